@@ -1,1 +1,1 @@
-"""What flows: hits, gold, corpus, ids, and what is counted on the way."""
+"""Data types: hits, gold, corpus, ids and the audit."""

@@ -1,4 +1,4 @@
-"""What is known of a query: tags, fields and what follows from them. Segments and clusters go by it."""
+"""Attributes of queries: tags, fields and values derived from them. Segments and clusters use them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 class Members(NamedTuple):
-    """Which query belongs to which segment, in the order of queries. One with a list of values belongs to each."""
+    """Which query belongs to which segment, in the order of queries. A query with a list of values belongs to each."""
 
     rows: Ints
     labels: list[str]
@@ -37,7 +37,7 @@ def segment_members(gold: Gold, name: str) -> Members:
     parts = _parts(gold, name)
     if not all(parts):
         raise ConfigError(
-            f"cannot read the segment {name!r}", code="bad-segment", hint="write it like language, or language×topic"
+            f"cannot read the segment {name!r}", code="bad-segment", hint="for example language, or language×topic"
         )
     columns = [_values(gold, part) for part in parts]
     if not any(map(_has_lists, columns)):
@@ -51,7 +51,7 @@ def segment_members(gold: Gold, name: str) -> Members:
 
 
 def _parts(gold: Gold, name: str) -> list[str]:
-    """The attributes that a segment goes by. A tag may have a comma in its name."""
+    """The attributes that define a segment. A tag may have a comma in its name."""
     whole = name in gold.tags or name in gold.fields
     return [name] if whole else [part.strip() for part in re.split(r"[×*,]", name)]
 
@@ -61,13 +61,13 @@ def segment_title(gold: Gold, name: str) -> str:
 
 
 def segment_titles(gold: Gold, names: str | Iterable[str]) -> tuple[str, ...]:
-    """What segments were asked for, each once, however it was written."""
+    """The requested segments, each once, however they were written."""
     asked = (names,) if isinstance(names, str) else names
     return tuple(dict.fromkeys(segment_title(gold, name) for name in asked))
 
 
 def label_order(label: str) -> tuple[Any, ...]:
-    """Numbers by size, text by the alphabet, what is not given last."""
+    """Sorts numbers by size, text alphabetically, and missing values last."""
     return tuple(_part_order(part) for part in label.split(_BETWEEN))
 
 
@@ -81,14 +81,14 @@ def _part_order(part: str) -> tuple[int, float, str]:
 
 
 def cluster_numbers(gold: Gold, name: str) -> Ints:
-    """A number for each query, the same for queries that belong together; one without a value stands alone."""
+    """A number for each query, the same for queries that belong together; a query without a value is alone."""
     known: dict[int | str, int] = {}
     keys = (i if value is None else str(value) for i, value in enumerate(attribute(gold, name)))
     return np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
 
 
 def attribute_names(gold: Gold, *, from_text: bool = True) -> list[str]:
-    """Every attribute that segments can go by; on request without what only the text of the queries tells."""
+    """Every attribute that segments can use; on request without those that only the query text gives."""
     fields = [name for name, values in gold.fields.items() if name != "query" and _is_scalar(values)]
     derived = [name for name, labels in _DERIVED.items() if name not in gold.tags and labels(gold) is not None]
     told = [*gold.tags, *fields, *derived]
@@ -97,7 +97,7 @@ def attribute_names(gold: Gold, *, from_text: bool = True) -> list[str]:
 
 
 def language_of(gold: Gold, row: int) -> str | None:
-    """The language of a query, where the gold set tells it."""
+    """The language of each query, where the gold set has it."""
     column = gold.tags.get("language") or gold.fields.get("language")
     return None if column is None or column[row] is None else str(column[row])
 
@@ -108,7 +108,7 @@ def with_no_answer(gold: Gold, rule: str) -> Gold:
     name, equals, values = (part.strip() for part in rule.partition("="))
     if not name or not equals or not values:
         raise ConfigError(
-            f"cannot read {rule!r}", code="bad-setting", expected="a field and its value", hint="such as type=Null"
+            f"cannot read {rule!r}", code="bad-setting", expected="a field and a value", hint="such as type=Null"
         )
     wanted = {value.strip() for value in values.split(",")}
     labels = [[] if value is None else _each_label(value) for value in attribute(gold, name)]
@@ -131,14 +131,14 @@ def with_no_answer(gold: Gold, rule: str) -> Gold:
 
 
 def attribute(gold: Gold, name: str) -> list[Any]:
-    """One value a query, None where it is not given."""
+    """One value per query, None where it is not given."""
     column = gold.tags.get(name) or gold.fields.get(name)
     if column is not None and (name in gold.tags or all(map(is_label, column))):
         return column
     labels = _derived(gold, name)
     if labels is None and name == "doc_version":
         raise ConfigError(
-            "the gold set says nothing of doc_version", code="no-versions", hint="a corpus does: add --corpus"
+            "the gold set has no doc_version", code="no-versions", hint="add --corpus if the corpus has it"
         )
     if labels is None:
         names = attribute_names(gold)
@@ -148,7 +148,7 @@ def attribute(gold: Gold, name: str) -> list[Any]:
 
 
 def _values(gold: Gold, name: str) -> list[Any]:
-    # A derived attribute wins over a tag of its name where it makes groups of the tag's numbers.
+    # A derived attribute wins over a tag with its name where it groups the tag's numbers.
     return _derived(gold, name) or attribute(gold, name)
 
 
@@ -198,18 +198,18 @@ def _query_length(gold: Gold) -> list[str | None] | None:
 
 
 def _constraints(gold: Gold) -> list[str | None] | None:
-    """By a tag that holds a number or a list."""
+    """Groups by a tag that holds a number or a list."""
     found = next((c for name in _CONSTRAINTS if (c := gold.tags.get(name) or gold.fields.get(name))), None)
     if found is None:
         return None
     counts = [_count(value) for value in found]
     if any(c is None and value is not None for c, value in zip(counts, found, strict=True)):
-        return None  # a tag of another meaning
+        return None  # a tag with another meaning
     return [None if c is None else _few_or_many(c) for c in counts]
 
 
 def _count(value: Any) -> float | None:
-    """A number, also as text, as tables have it; of a list its length."""
+    """A number, also as text (as in tables); for a list, its length."""
     if isinstance(value, str):
         return float(value) if _NUMBER.fullmatch(value.strip()) else None
     if isinstance(value, list):
@@ -218,7 +218,7 @@ def _count(value: Any) -> float | None:
 
 
 def _constraints_by_text(gold: Gold) -> list[str | None] | None:
-    """By the text of the queries, where no tag tells it."""
+    """Groups by the text of the queries, where no tag has the value."""
     texts = gold.fields.get("query")
     if texts is None or any(name in gold.tags or name in gold.fields for name in _CONSTRAINTS):
         return None

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Bulk(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
-    """Data that is compared by identity and shown by the name of its class, for it may hold millions of values.
+    """Data that is compared by identity and shown by its class name, since it may hold millions of values.
 
     A struct, not a dataclass: Python writes and compiles six methods for each dataclass, at every start of a command.
     """

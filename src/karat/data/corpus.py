@@ -1,4 +1,4 @@
-"""A corpus: the chunks or documents that a retriever searches, and what they lend to hits that say little."""
+"""A corpus: the chunks or documents that a retriever searches. Fills in data that hits do not have."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from karat.data.audit import Audit
     from karat.data.ids import Ints
 
-VERSIONS = ("doc_version", "version")  # how corpora call it
+VERSIONS = ("doc_version", "version")  # names that corpora use for it
 
 
 class Corpus(Bulk, frozen=True):
@@ -35,12 +35,12 @@ class Corpus(Bulk, frozen=True):
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Id → its place."""
+        """Id → its position."""
         return {item: i for i, item in enumerate(self.ids)}
 
     @cached_property
     def hash(self) -> str:
-        """Of all that it says: two corpora with the same hash are searched alike."""
+        """A hash of the whole content: two corpora with the same hash are searched alike."""
         digest = hashlib.sha256()
         for row in zip(self.ids, self.titles, self.texts, *self.fields.values(), strict=True):
             digest.update(msgspec.json.encode(row))
@@ -48,13 +48,13 @@ class Corpus(Bulk, frozen=True):
 
     @property
     def chunker(self) -> Any:
-        """How its texts were cut, where every chunk says the same."""
+        """How its texts were cut, where all chunks agree."""
         said = self.fields.get("chunker") or [None]
         return said[0] if all(one == said[0] for one in said) else None
 
     @property
     def versions(self) -> list[Any] | None:
-        """The version of each chunk's document, where the corpus says it."""
+        """The version of each chunk's document, where the corpus has it."""
         return next((self.fields[name] for name in VERSIONS if name in self.fields), None)
 
     def documents(self, rule: DocRule) -> list[str]:
@@ -66,7 +66,7 @@ class Corpus(Bulk, frozen=True):
         return cache[rule.rule]
 
     def strangers(self, rule: DocRule) -> dict[str, str]:
-        """Chunks whose id does not tell their document, with the document."""
+        """Chunks whose id does not name their document, with the document."""
         cache: dict[str, dict[str, str]] = self.__dict__.setdefault("_strangers", {})
         if rule.rule not in cache:
             pairs = zip(self.ids, self.documents(rule), strict=True) if "doc_id" in self.fields else ()
@@ -74,17 +74,17 @@ class Corpus(Bulk, frozen=True):
         return cache[rule.rule]
 
     def column(self, name: str) -> list[Any] | None:
-        """A column of hits (text, doc_version, source) as the corpus has it."""
+        """A column of hits (text, doc_version, source) from the corpus."""
         if name == "text":
             return self.texts if any(self.texts) else None  # a corpus of bare ids is not one of empty texts
         return self.versions if name == "doc_version" else self.fields.get(name)
 
 
 class DescribedRun(Run):
-    """A run whose hits take from a corpus what they do not say themselves."""
+    """A run whose hits take missing data from a corpus."""
 
     def __init__(self, run: Run, corpus_of: Callable[[str], Corpus], rule: DocRule) -> None:
-        """`corpus_of`: system → corpus; called once records of the system were read."""
+        """`corpus_of`: system → corpus; called once records of the system have been read."""
         self._run, self._corpus_of, self._rule = run, corpus_of, rule
         self.label = run.label
 

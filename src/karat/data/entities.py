@@ -1,4 +1,4 @@
-"""Links from a query to the entities of a knowledge base, as the gold and a run say them."""
+"""Links from a query to the entities of a knowledge base, in the gold set and in a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Entity(msgspec.Struct, frozen=True, gc=False):
 
 
 Said: TypeAlias = Sequence["str | int | Entity | None"]
-Link: TypeAlias = tuple[Any, ...]  # where it stands, as far as both sides say it, and the entity
+Link: TypeAlias = tuple[Any, ...]  # its place, as far as both sides give one, and the entity
 
 
 class Links(NamedTuple):
@@ -42,8 +42,8 @@ class Links(NamedTuple):
 
 
 def link(gold: Said, run: Said) -> Links:
-    """Two links are the same when they name the same entity at the same place. A place is `start` and `end` where
-    all links of both sides have them, else the `mention`; where not all say even that, the entity alone counts.
+    """Two links are equal when they name the same entity at the same place. A place is `start` and `end` where
+    all links of both sides have them, else the `mention`; where some lack even that, the entity alone counts.
 
     >>> links = link(["Q1", "Q1", "Q2"], ["Q2", "Q3", "NIL"])
     >>> len(links.gold), links.right.total(), links.only(nil=True).run.total()
@@ -70,6 +70,6 @@ def _place(entities: Iterable[Entity]) -> Callable[[Entity], Link]:
 
 
 def _count(links: Iterable[Link]) -> Counter[Link]:
-    """Each link once. Mentions without an entity and a place cannot be told apart: as often as they stand."""
+    """Each link once. Mentions without an entity and a place cannot be distinguished: every occurrence counts."""
     counted = Counter(links)
     return Counter({link: n if link == (NIL,) else 1 for link, n in counted.items()})

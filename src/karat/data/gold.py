@@ -30,13 +30,13 @@ from karat.data.versions import EXPECTED, Version, is_said
 from karat.errors import InputError
 
 Kinds: TypeAlias = NDArray[np.int8]
-# How a gold id says what it names.
+# Kinds of gold ids.
 BARE, CHUNK, DOC = 0, 1, 2
 _EXACT = 2.0**52  # up to here every whole number is a float
 
 
 class Dataset(msgspec.Struct):
-    """Which data the numbers speak of."""
+    """Which data the numbers describe."""
 
     version: str | None = None
     as_of_range: list[str] | None = None
@@ -45,14 +45,14 @@ class Dataset(msgspec.Struct):
 
 
 class Gold(Bulk, frozen=True):
-    """Query i owns items offsets[i] … offsets[i+1]; everything else is one value a query."""
+    """Query i owns items offsets[i] … offsets[i+1]; everything else has one value per query."""
 
     queries: list[str]
     offsets: Ints
     items: list[str] | Packed  # their ids
     grades: Floats
-    kinds: Kinds  # BARE, CHUNK or DOC, one an item
-    k: Ints  # cutoff of the query's own, 0 = none
+    kinds: Kinds  # BARE, CHUNK or DOC, one per item
+    k: Ints  # the query's own cutoff, 0 = none
     no_answer: Ints  # 1 where the query is known to have no answer
     fields: dict[str, list[Any]] = {}  # query, answer, evidence, negatives, as_of …
     tags: dict[str, list[Any]] = {}  # language, topic …: the attributes of segments
@@ -62,16 +62,16 @@ class Gold(Bulk, frozen=True):
     lines: list[int | None] = []  # of each query in its file
     passages: list[Passage | None] = []  # of each item; empty where no item has one
     located: Located | None = None  # the passages in the chunks of one run
-    in_corpus: Ints | None = None  # how many items of the corpus each item is; None: not known
-    ungraded: Bools | None = None  # items of lists that say no grade, which count as 1; None: no item
-    by_people: Bools | None = None  # items that labels of people added to the gold set; None: no item
+    in_corpus: Ints | None = None  # how many items of the corpus each item is; None: unknown
+    ungraded: Bools | None = None  # items of lists without grades, which count as 1; None: no item
+    by_people: Bools | None = None  # items that human labels added to the gold set; None: no item
 
     def __repr__(self) -> str:
         return f"Gold({self.label!r}, queries={len(self.queries)}, items={len(self.items)})"
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Query → its place."""
+        """Query → its position."""
         return dict(zip(self.queries, range(len(self.queries)), strict=True))
 
     @cached_property
@@ -90,7 +90,7 @@ class Gold(Bulk, frozen=True):
             return grade
         span = grade.max() - grade.min() + 1
         if len(self.queries) * span < _EXACT and (grade == np.round(grade)).all():
-            above = query * span  # whole numbers are sorted as one key, in a fifth of the time
+            above = query * span  # whole numbers are sorted as one key, five times as fast
             return np.asarray(above - np.sort(above - grade))
         return grade[np.lexsort((-grade, query))]
 
@@ -99,7 +99,7 @@ class Gold(Bulk, frozen=True):
         return np.repeat(np.arange(len(self.queries)), np.diff(self.offsets))
 
     def counted(self, in_corpus: Ints) -> Gold:
-        """The same gold set, with how many items of a corpus each item is; what was derived from it is kept."""
+        """The same gold set, with how many items of a corpus each item is; derived data is kept."""
         same = replace(self, in_corpus=in_corpus)
         vars(same).update(vars(self))
         return same
@@ -110,7 +110,7 @@ class Gold(Bulk, frozen=True):
 
     @cached_property
     def as_of(self) -> list[Version | None]:
-        """The time or version that each query asks from, None where none is given."""
+        """The time or version of each query's `as_of`, None where none is given."""
         values = self.fields.get("as_of") or self.tags.get("as_of")
         if values is None:
             return [None] * len(self.queries)
@@ -124,7 +124,7 @@ class Gold(Bulk, frozen=True):
         return found
 
     def names_document(self, rule: DocRule) -> Bools:
-        """Which items a chunk of a document may match: those that say so, and bare ids that are no chunk's."""
+        """Which items a chunk of a document may match: those that say so, and bare ids that no chunk has."""
         cache: dict[str, Bools] = self.__dict__.setdefault("_names_document", {})
         if rule.rule not in cache:
             named = self.kinds == DOC
@@ -137,13 +137,13 @@ class Gold(Bulk, frozen=True):
         return cache[rule.rule]
 
     def documents(self, rule: DocRule, known: Mapping[str, str] | None = None) -> Gold:
-        """The same gold by document: a document is as relevant as its best chunk. `known`: of chunks whose id does not
-        tell it."""
+        """The same gold by document: a document is as relevant as its best chunk. `known`: for chunks whose id does not
+        contain it."""
         names = self._document_names(rule, known or {})
         first, item = self._same_names(names)
         best = np.full(len(first), -np.inf)
         np.maximum.at(best, item, self.grades)
-        order = np.argsort(first)  # as the documents were first named
+        order = np.argsort(first)  # in order of first appearance
         kept = first[order]
         counts = np.bincount(self.query_of_item[kept], minlength=len(self.queries))
         return replace(
@@ -182,7 +182,7 @@ class Gold(Bulk, frozen=True):
         return np.where(whole, names, docs) if whole.any() else docs
 
     def with_items(self, rows: Ints) -> Gold:
-        """The same gold with only these items, which must be in order; passages are to be located anew."""
+        """The same gold with only these items, which must be in order; passages must be located again."""
         counts = np.bincount(self.query_of_item[rows], minlength=len(self.queries))
         kept = rows.tolist()
         return replace(
@@ -203,5 +203,5 @@ class Gold(Bulk, frozen=True):
         return rows_of(self.offsets, queries)
 
     def count_items(self, which: Bools) -> Ints:
-        """How many of its items each query has among `which`."""
+        """How many items of each query are among `which`."""
         return np.diff(np.append(0, np.cumsum(which))[self.offsets])

@@ -26,9 +26,9 @@ from karat.data.passages.passage import Passage
 from karat.errors import InputError, is_whole
 from karat.matching.cover import normalise
 
-_LARGE = 5000  # queries from which on graded labels are worth their price
+_LARGE = 5000  # number of queries from which graded labels are worth their cost
 _FIELDS = ("", ".chunk_id", ".doc_id")  # by the kind of an id
-# Texts to be found, never tags, whatever format they come from.
+# Texts to be found, never tags, in any format.
 _TEXTS = ("evidence", "answer", "answer_span")
 
 
@@ -46,10 +46,10 @@ class GoldBuilder(msgspec.Struct, eq=False):
     ungraded: Any = []  # empty: every item was given a grade
     passages: list[Passage | None] = []  # as far as items have one
     k: Any = []  # empty: no query has one
-    no_answer: Any = []  # empty: every query has one
+    no_answer: Any = []  # empty: every query has an answer
     fields: dict[str, list[Any]] = {}
     tags: dict[str, list[Any]] = {}
-    distinct: bool = False  # the way they were given, no query can be there twice, and none name an item twice
+    distinct: bool = False  # no query can occur twice, and no query names an item twice
 
     def add(
         self,
@@ -73,26 +73,26 @@ class GoldBuilder(msgspec.Struct, eq=False):
         self.no_answer.append(no_answer)
 
     def say(self, name: str, value: Any, *, tag: bool = False) -> None:
-        """Something said of the query that was added last."""
+        """Set a field of the query that was added last."""
         self.say_all(name, len(self.queries) - 1, [value], tag=tag)
 
     def say_all(self, name: str, start: int, values: list[Any], *, tag: bool = False) -> None:
-        """Something said of the queries from `start` on."""
+        """Set a field of the queries from `start` on."""
         column = (self.tags if tag and name not in _TEXTS else self.fields).setdefault(name, [])
         column += [None] * (start - len(column))
-        for at in range(start, min(len(column), start + len(values))):  # said of these queries before, or not said
+        for at in range(start, min(len(column), start + len(values))):  # set before for these queries, or not set
             value = values[at - start]
             if column[at] is None:
                 column[at] = value
             elif value is not None and value != column[at]:
-                what, hint = "this is said twice of the query: as a field and in tags", "remove one of the two"
+                what, hint = "the query has this twice: as a field and in tags", "remove one of the two"
                 raise self._error(at, what, code="contradiction", field=name, got=value, hint=hint)
         column += values[len(column) - start :]
 
     def build(self, dataset: Dataset) -> Gold:
         if not self.queries:
             raise InputError(
-                "no query in the gold set", code="no-queries", file=self.label, hint="it needs at least one entry"
+                "the gold set has no queries", code="no-queries", file=self.label, hint="it needs at least one entry"
             )
         if not self.distinct and Seen().add(self.queries) and len(set(self.queries)) < len(self.queries):
             raise self._repeated_query()
@@ -137,12 +137,12 @@ class GoldBuilder(msgspec.Struct, eq=False):
         first: dict[str, int] = {}
         at = next(i for i, query in enumerate(self.queries) if first.setdefault(query, i) != i)
         earlier = self.lines[first[self.queries[at]]]
-        what = "this query is in the gold set already" + (f" (line {earlier})" if earlier else "")
-        hint = "merge the two entries, or give one another query_id"
+        what = "the gold set already has this query" + (f" (line {earlier})" if earlier else "")
+        hint = "merge the two entries, or give one of them another query_id"
         return self._error(at, what, code="duplicate-query", hint=hint)
 
     def _judge_negatives(self) -> None:
-        """Negatives are judged: they become items with grade 0, after those of their query that are listed as gold."""
+        """Negatives are judged: they become items with grade 0, after the listed gold of their query."""
         column = self.fields.get("negatives")
         if column is None:
             return
@@ -174,26 +174,31 @@ class GoldBuilder(msgspec.Struct, eq=False):
         wrong = [i for i in ids if isinstance(i, bool) or not isinstance(i, (str, int)) or i == ""]
         if wrong:
             code, got = ("empty-id", None) if wrong[0] == "" else ("wrong-type", named)
-            raise self._error(at, "not usable", code=code, field="negatives", expected="a list of ids", got=got)
+            raise self._error(at, "invalid value", code=code, field="negatives", expected="a list of ids", got=got)
         return list(dict.fromkeys(map(str, ids)))
 
     def _not_graded(self, at: int, negatives: list[str], own: slice) -> list[str]:
-        """Those that the gold list does not name itself. There they may only have a grade that is not relevant."""
+        """Negatives that the gold list does not name. Those that it names must have a grade that is not relevant."""
         listed = dict(zip(as_list(self.ids[own]), self.grades[own], strict=True)) if negatives else {}
         for place, item in enumerate(negatives):
             if listed.get(item, 0) > 0:
-                what, hint = "this id is gold and a negative", "remove it from one of the two lists"
+                what, hint = "this id is both gold and a negative", "remove it from one of the two lists"
                 field = f"negatives[{place}]"
                 raise self._error(at, what, code="contradiction", field=field, got=item, hint=hint)
         return [item for item in negatives if item not in listed]
 
     def _refuse_half_characters(self) -> None:
         for name, texts in (("query_id", self.queries), ("gold", self.ids)):
-            # Bytes of UTF-8 hold whole characters only.
+            # UTF-8 bytes hold whole characters only.
             if not isinstance(texts, np.ndarray) and not is_whole("".join(texts)):
                 half = next(text for text in texts if not is_whole(text))
                 raise InputError(
-                    "half a character", code="bad-value", file=self.label, field=name, expected="text", got=half
+                    "invalid Unicode (a lone surrogate)",
+                    code="bad-value",
+                    file=self.label,
+                    field=name,
+                    expected="text",
+                    got=half,
                 )
 
     def _refuse_empty_ids(self) -> None:
@@ -206,8 +211,8 @@ class GoldBuilder(msgspec.Struct, eq=False):
                 "the id is empty",
                 code="empty-id",
                 field=f"gold[{place}]{_FIELDS[int(self.kinds[item])]}",
-                expected="the id of a chunk or a document",
-                hint="a label without an id can match nothing: give its id, or leave it out",
+                expected="a chunk id or document id",
+                hint="a label without an id cannot match anything: add the id, or remove the label",
             )
 
     def _refuse_other_than_texts(self) -> None:
@@ -217,12 +222,12 @@ class GoldBuilder(msgspec.Struct, eq=False):
                 texts = value if several and isinstance(value, list) else [] if value is None else [value]
                 wrong = [text for text in texts if not isinstance(text, str) or not is_whole(text)]
                 if wrong:
-                    what = "half a character" if isinstance(wrong[0], str) else "wrong type"
+                    what = "invalid Unicode (a lone surrogate)" if isinstance(wrong[0], str) else "wrong type"
                     expected = "a text or a list of texts" if several else "text"
                     raise self._error(at, what, code="wrong-type", field=name, expected=expected, got=wrong[0])
 
     def _settle_evidence(self, audit: Audit) -> None:
-        """Every evidence of a query once; an empty one would be covered by anything."""
+        """Each evidence of a query once; an empty one would be covered by anything."""
         column = self.fields.get("evidence", [])
         for at, value in enumerate(column):
             texts: list[str] = [value] if isinstance(value, str) else value or []
@@ -266,7 +271,7 @@ class GoldBuilder(msgspec.Struct, eq=False):
 
     def _bad_grade(self, row: int, code: str, expected: str) -> InputError:
         at, field, got = int(self._owners[row]), f"grade of {self._id(row)!r}", float(self.grades[row])
-        return self._error(at, "gold item refused", code=code, field=field, expected=expected, got=got)
+        return self._error(at, "invalid gold item", code=code, field=field, expected=expected, got=got)
 
     def _first_of_repeats(self, grades: Floats, audit: Audit) -> Any:
         keep = np.ones(len(grades), np.bool_)
@@ -276,19 +281,19 @@ class GoldBuilder(msgspec.Struct, eq=False):
             keep[row] = item not in seen
             before = seen.setdefault(item, grade)
             if before != grade:
-                raise self._bad_grade(row, "contradiction", f"one grade ({before:g} stands before)")
+                raise self._bad_grade(row, "contradiction", f"one grade (an earlier entry has {before:g})")
         audit.count("duplicate_gold", int((~keep).sum()), map(self._id, np.flatnonzero(~keep)[:3]))
         return keep
 
     def _count_unused_offsets(self, counts: Ints, passages: list[Passage | None], audit: Audit) -> None:
-        """Offsets are of a document; beside a chunk's id alone nobody knows which."""
+        """Offsets refer to a document; next to a bare chunk id, the document is unknown."""
         if passages:
             named = zip(chain.from_iterable(map(repeat, self.queries, counts.tolist())), passages, strict=True)
             unused = [query for query, p in named if p is not None and p.doc is None and p.start is not None]
             audit.count("offsets_unused", len(unused), unused)
 
     def _looked_for(self) -> list[Passage | None]:
-        """What tells items of one document apart; beside a chunk's id a passage is only a note."""
+        """What distinguishes items of one document; next to a chunk id, a passage is only a note."""
         if not self.passages:
             return [None] * len(self.ids)
         return [p if kind == DOC else None for p, kind in zip(self.passages, self.kinds, strict=True)]

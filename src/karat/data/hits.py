@@ -19,13 +19,13 @@ from karat.errors import ConfigError
 if TYPE_CHECKING:
     from karat.data.ids import Ids
 
-# Columns of a hit that cost time and memory, and are read only when something asks for them.
+# Columns of a hit that cost time and memory. They are read only on request.
 OPTIONAL_COLUMNS = frozenset({"text", "doc_version", "source", "tokens"})
-WRITTEN = "written"  # field of a query whose id the run writes in another way: how
+WRITTEN = "written"  # field of a query whose id the run spells differently: its spelling
 OTHER_TIMES = "other_times"  # field of a query whose rows have several times: which ones
-# What the user may say of scores: which end is the best, or that the order of the hits is the ranking.
+# What the user may say about scores: which end is best, or that the order of the hits is the ranking.
 ScoreMeaning: TypeAlias = Literal["higher-is-better", "lower-is-better", "as-listed"]
-# Lists a query can have besides the final one: before reranking, and for the query before rewriting.
+# Other lists of a query: before reranking, and for the query before rewriting.
 OTHER_LISTS = ("raw", "topk_original")
 
 
@@ -37,25 +37,25 @@ class Hits(Bulk, frozen=True):
     offsets: Ints
     ids: Ids
     score: Floats | None = None  # NaN where a hit has none
-    rank: Floats | None = None  # NaN where a hit has none; never set where the format says that score decides
-    docs: Ids | None = None  # document of each hit where the log says so ("" = not said)
-    columns: dict[str, list[Any]] = {}  # OPTIONAL_COLUMNS that were asked for
-    latency: dict[str, Floats] = {}  # stage → ms a query, NaN where not measured
-    fields: dict[str, list[Any]] = {}  # other things said of a query, None = not said
+    rank: Floats | None = None  # NaN where a hit has none; never set where the format's score decides
+    docs: Ids | None = None  # document of each hit where the log has it ("" = not given)
+    columns: dict[str, list[Any]] = {}  # requested OPTIONAL_COLUMNS
+    latency: dict[str, Floats] = {}  # stage → ms per query, NaN where not measured
+    fields: dict[str, list[Any]] = {}  # other data of a query, None = not given
     lines: Ints | None = None  # line of each query in its file
-    written: bytes | None = None  # what the ids were read from: what is not in it is in none of them
+    written: bytes | None = None  # the bytes that the ids were read from
     others: dict[str, Hits] = msgspec.field(
         default_factory=dict
     )  # requested OTHER_LISTS, for the queries that have one
-    turned: bool | None = None  # True: scores were distances, and are negated; None: nobody says what they are
-    places: Ints | None = None  # one number per query: where Run.look can read it again; None = cannot
-    rowwise: bool = False  # hits were rows of a table: no list says that their order means something
-    scattered: bool = False  # and the rows of a query were not together
-    score_field: str | None = None  # where the file has scores under another name
+    turned: bool | None = None  # True: scores were distances, and are negated; None: unknown
+    places: Ints | None = None  # one number per query: where Run.look can read it again; None = it cannot
+    rowwise: bool = False  # hits were rows of a table: their order may mean nothing
+    scattered: bool = False  # and the rows of a query were not adjacent
+    score_field: str | None = None  # the name of scores in the file, if it differs
 
     @cached_property
     def hashed(self) -> Hashes | None:
-        """A hash of every id, once for all who look ids up; None where they are looked up in another way."""
+        """A hash of every id, shared by all lookups; None where ids are looked up in another way."""
         return hashes_if_needed(self.ids)
 
     @cached_property
@@ -63,14 +63,14 @@ class Hits(Bulk, frozen=True):
         return np.repeat(np.arange(len(self.queries)), np.diff(self.offsets))
 
     def with_scores(self, meaning: ScoreMeaning) -> Hits:
-        """With an order as the user says that it is meant."""
+        """With the order that the user asked for."""
         if meaning != "as-listed":
             return self.with_best_highest(meaning == "lower-is-better")
         query = self.query_of_row
         return replace(self, rank=(np.arange(len(query)) - self.offsets[query] + 1).astype(np.float64))
 
     def with_best_highest(self, distances: bool) -> Hits:
-        """With scores of which the highest is the best; those that were distances are negated."""
+        """With scores where the highest is best; distances are negated."""
         turned = self.turned or False
         return replace(
             self, score=self.score if self.score is None or distances == turned else -self.score, turned=distances
@@ -101,7 +101,7 @@ class Hits(Bulk, frozen=True):
         return {name: other for name, other in found if other is not None}
 
     def select_rows(self, rows: Ints, counts: Ints | None = None) -> Hits:
-        """The given rows, in the given order; queries stay, and must stay together."""
+        """The given rows, in the given order; the rows of a query must stay together."""
         if counts is None:
             counts = np.bincount(self.query_of_row[rows], minlength=len(self.queries))
         picked = rows.tolist() if self.columns else []
@@ -121,21 +121,21 @@ class Ungrouped(Exception):
 
 
 class NoLists(Exception):
-    """The run keeps no lists of this kind."""
+    """The run has no lists of this kind."""
 
 
 class Run(ABC):
-    """One file or object with the hits of one or more systems. It can be read again and again."""
+    """One file or object with the hits of one or more systems. It can be read repeatedly."""
 
     label: str = "run"
-    threaded: bool = False  # does reading use several cores by itself
+    threaded: bool = False  # whether reading uses several cores by itself
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.label!r})"
 
     @abstractmethod
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
-        """Yield slices of whole queries; each query of a system comes once. May raise Ungrouped.
+        """Yield slices of whole queries; each query of a system appears once. May raise Ungrouped.
 
         `lists`: which of OTHER_LISTS to return in `Hits.others`. A run without them leaves `others` empty.
         """
@@ -157,20 +157,20 @@ class Run(ABC):
                 yield found
 
     def grouped(self) -> Run:
-        """The same run with every query's hits together; what to use after Ungrouped."""
+        """The same run with every query's hits together; use it after Ungrouped."""
         return self
 
     def parts(self, least: int) -> list[Run] | None:
-        """The same run as several, each of at least so many bytes, with whole queries and in order; they can be sent to
-        other processes. None where it is small, or cannot be read from the middle."""
+        """The same run in several parts, each of at least this many bytes, with whole queries and in order. They can be
+        sent to other processes. None where the run is small, or cannot be read from the middle."""
         return None
 
     def notes(self) -> Any:
-        """What a part learnt on the way, for `take_notes` of the whole."""
+        """What a part collected, for `take_notes` of the whole run."""
         return None
 
-    def take_notes(self, notes: Any) -> None:  # noqa: B027 — most parts have nothing to tell
-        """What a part learnt on the way; parts come in order."""
+    def take_notes(self, notes: Any) -> None:  # noqa: B027 — most parts have no notes
+        """Take what a part collected; parts come in order."""
 
     def lists(self, name: str) -> Run:
         """The same run with the lists before reranking (`raw`) or of the query before rewriting (`topk_original`).
@@ -180,7 +180,7 @@ class Run(ABC):
         raise NoLists(name)
 
     def provenance(self) -> dict[str, Any]:
-        """What is known of the run besides its hits, once it was read."""
+        """What is known about the run apart from its hits, once it has been read."""
         return {}
 
     def said(self, system: str, field: str) -> list[Any]:
@@ -188,16 +188,16 @@ class Run(ABC):
         return []
 
     def may_say(self, column: str) -> bool:
-        """Whether hits may have this optional column, before they are read; False where surely none has."""
+        """Whether hits may have this optional column, before they are read; False where certainly none has."""
         return False
 
     def opening(self) -> dict[str, Any]:
-        """The first record, for what must be known of a run before it is read; empty where there is none."""
+        """The first record, for facts that are needed before the run is read; empty where there is none."""
         return {}
 
 
 class LentRun(Run):
-    """Lists that serve the systems of another run: each its namesake, or all of them where there is but one."""
+    """Lists for the systems of another run: each for the system of the same name, or one for all of them."""
 
     def __init__(self, run: Run, systems: set[str]) -> None:
         self._run, self._systems = run, systems
@@ -211,8 +211,8 @@ class LentRun(Run):
                 if hits.system in self._systems:
                     yield hits
             elif hits.system != first:
-                what = f"several systems ({first!r}, {hits.system!r} …), none of which has the name of one of the run"
-                hint = "keep one system in this file, or name them alike: " + ", ".join(sorted(self._systems))
+                what = f"several systems ({first!r}, {hits.system!r} …), none of which is a system of the run"
+                hint = "keep one system in this file, or use the run's names: " + ", ".join(sorted(self._systems))
                 raise ConfigError(what, code="several-systems", file=self.label, hint=hint)
             else:
                 yield from (replace(hits, system=system) for system in sorted(self._systems))

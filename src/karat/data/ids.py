@@ -1,7 +1,7 @@
 """Item ids in bulk: a Python list, a polars Series (large tables), the keys of dicts, or bytes packed in an array (run
 logs); one set of operations.
 
-Ids are matched by a 64-bit hash and then confirmed as text, so nothing depends on a hash being unique.
+Ids are matched by a 64-bit hash and then confirmed as text, so hashes need not be unique.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Ids: TypeAlias = "list[str] | pl.Series | Keys | Packed"
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-LONGEST = 128  # bytes of an id in an array, where each takes as much room as the longest
+LONGEST = 128  # bytes of an id in an array, where each takes as much space as the longest
 
 _JOINED = 100_000
 _TEXT = 56  # overhead of a Python string, in bytes
@@ -40,10 +40,10 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def bisect_descending(values: Floats, low: Ints, high: Ints, wanted: Floats, before: np.ufunc) -> Ints:
-    """For each i the first place in values[low[i]:high[i]], which descend, that does not stand `before` wanted[i]."""
+    """For each i the first position in values[low[i]:high[i]], which descend, that is not `before` wanted[i]."""
     place = low.copy()
     step = 1 << int((high - low).max(initial=0)).bit_length() >> 1
-    while step:  # all at once, by halves: whatever the length, a few passes
+    while step:  # binary search for all at once
         last = place + (step - 1)
         inside = last < high
         inside &= before(values.take(last, mode="clip"), wanted)
@@ -53,7 +53,7 @@ def bisect_descending(values: Floats, low: Ints, high: Ints, wanted: Floats, bef
 
 
 class Keys:
-    """Ids that are the keys of dicts id → score, one dict a query: looked up, not gone through, wherever possible."""
+    """Ids that are the keys of dicts id → score, one dict per query: looked up instead of scanned wherever possible."""
 
     def __init__(self, tables: list[dict[str, float]], listed: list[str], offsets: Ints, scores: Floats) -> None:
         self.tables, self.listed, self.offsets, self.scores = tables, listed, offsets, scores
@@ -74,8 +74,8 @@ class Keys:
         return rows, at[nth]
 
     def _looked_up(self, names: list[str], of: Ints) -> tuple[Ints, Ints] | None:
-        """(row, number of the name). A dict tells whether an id is there, its score tells where. None where so many
-        scores are tied that looking at every id is less work."""
+        """(row, number of the name). A dict tells whether an id is present, its score tells where. None where so many
+        scores are tied that checking every id is less work."""
         tables = map(self.tables.__getitem__, of.tolist())
         score = np.fromiter(map(dict.get, tables, names, repeat(nan)), np.float64, len(names))
         there = np.flatnonzero(~np.isnan(score))
@@ -98,7 +98,7 @@ class Keys:
         return rows, there
 
     def _listed(self, names: list[str], of: Ints) -> tuple[Ints, Ints]:
-        """The same by looking at every id whether it is wanted."""
+        """The same by checking every id."""
         rows, numbers = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         bounds = np.flatnonzero(np.diff(of, prepend=-1, append=-1)).tolist()
         for start, end in pairwise(bounds):
@@ -112,9 +112,9 @@ class Keys:
 
     @cached_property
     def _by_score(self) -> Ints | None:
-        """Rows by query and score, highest first; None where they stand so already."""
+        """Rows by query and score, highest first; None where they are in this order already."""
         rises = np.append(self.scores[1:] > self.scores[:-1], False)
-        rises[self.offsets[1:] - 1] = False  # the next is another query's
+        rises[self.offsets[1:] - 1] = False  # the next row belongs to another query
         if not rises.any():
             return None
         return np.lexsort((-self.scores, np.repeat(np.arange(len(self.tables)), np.diff(self.offsets))))
@@ -135,7 +135,7 @@ def hashes(ids: Ids) -> Hashes:
 
 
 def joined_ids(parts: list[list[str] | Packed]) -> list[str] | Packed:
-    """One after the other, in an array where all of them are."""
+    """Concatenate ids, in an array where all of them are."""
     if parts and all(isinstance(part, np.ndarray) for part in parts):
         return np.concatenate(parts)
     return list(chain.from_iterable(map(as_list, parts)))
@@ -175,7 +175,7 @@ def take(ids: Ids, rows: Ints) -> Ids:
 
 
 def _adjoin(rows: Ints) -> bool:
-    """Whether rows stand side by side in ascending order."""
+    """Whether rows are consecutive and ascending."""
     return len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
 
 
@@ -201,19 +201,19 @@ def equal(left: Ids, right: Ids) -> Bools:
 
 
 def keys(hashed: Hashes, query: Ints) -> Hashes:
-    """Hashes made distinct by query, so that one lookup serves many queries at once."""
+    """Hashes made distinct by query, so that one lookup covers many queries at once."""
     return hashed ^ (query.astype(np.uint64) * _SPREAD)
 
 
 def hashes_if_needed(ids: Ids) -> Hashes | None:
-    """For `find` and `may_repeat`, so that both together hash an id once; None where neither hashes every id."""
+    """For `find` and `may_repeat`, so that an id is hashed once for both; None where neither hashes every id."""
     return None if isinstance(ids, (list, Keys)) else hashes(ids)
 
 
 def find(
     ids: Ids, query: Ints, table: list[str] | Packed, table_query: Ints, hashed: Hashes | None = None
 ) -> tuple[Ints, Ints]:
-    """(row, table row) of every id that stands in the table under the same query. Packed ids take a packed table."""
+    """(row, table row) of every id that is in the table under the same query. Packed ids need a packed table."""
     if isinstance(ids, Keys):
         return ids.find(query, as_list(table), table_query)
     if isinstance(ids, list):
@@ -232,7 +232,7 @@ def find(
 
 
 class HashTable:
-    """Hashes to look others up in. A bit filter first: most of them are not there."""
+    """A hash table for lookups. A bit filter comes first: most hashes are not there."""
 
     def __init__(self, table: Hashes) -> None:
         self._table = np.ascontiguousarray(table)
@@ -282,7 +282,7 @@ class HashTable:
 
 
 def may_repeat(ids: Ids, offsets: Ints, hashed: Hashes | None = None) -> bool:
-    """Whether some id may stand twice in its query; never False when one does."""
+    """Whether some id may occur twice in its query; never False when one does."""
     if isinstance(ids, Keys):
         return False
     if isinstance(ids, list):
@@ -306,7 +306,7 @@ def has_repeats(keyed: Hashes) -> bool:
 
 
 def repeats_within(ids: list[str] | Packed, counts: Ints) -> bool:
-    """Whether some id may stand twice with its owner, owner i having counts[i] of them; never False when one does."""
+    """Whether some id may occur twice with its owner, where owner i has counts[i] ids; never False when one does."""
     ends = np.cumsum(counts)
     at = first = 0
     while first < len(counts):
@@ -320,14 +320,14 @@ def repeats_within(ids: list[str] | Packed, counts: Ints) -> bool:
 
 
 class Seen:
-    """Which names were there before. A 64-bit hash stands for each, in 8 bytes: a false alarm is as good as impossible,
-    and whoever hears an alarm looks closer."""
+    """Names seen so far. Each is kept as a 64-bit hash, in 8 bytes: false alarms are next to impossible, and callers
+    check every alarm."""
 
     def __init__(self) -> None:
         self._blocks: list[Ints] = []  # sorted, and each more than twice as long as the next
 
     def add(self, names: Sequence[Hashable]) -> bool:
-        """Whether one of them was there before, or stands there twice."""
+        """Whether one of them was seen before, or occurs twice."""
         new = np.sort(np.fromiter(map(hash, names), np.int64, len(names)))
         again = bool((new[1:] == new[:-1]).any()) or any(_any_in(new, block) for block in self._blocks)
         self._blocks.append(new)
@@ -350,7 +350,7 @@ def rows_of(offsets: Ints, owners: Ints) -> Ints:
 
 
 class DocRule:
-    """Which document does a chunk belong to: what stands before a separator, or a regular expression's group."""
+    """Maps a chunk to its document: the text before a separator, or the group of a regular expression."""
 
     def __init__(self, rule: str = "#") -> None:
         self.rule = rule
@@ -359,11 +359,11 @@ class DocRule:
             try:
                 self.pattern = re.compile(rule)
             except re.error as error:
-                raise ConfigError(f"--doc-of {rule!r} is no regular expression: {error}", code="bad-pattern") from error
-            if self.pattern.groups != 1:
                 raise ConfigError(
-                    f"--doc-of {rule!r} must have one group: the document in a chunk's id", code="bad-pattern"
-                )
+                    f"--doc-of {rule!r} is not a regular expression: {error}", code="bad-pattern"
+                ) from error
+            if self.pattern.groups != 1:
+                raise ConfigError(f"--doc-of {rule!r} must have one group: the document id", code="bad-pattern")
 
     def doc(self, item: str) -> str:
         if self.pattern is None:
@@ -393,7 +393,7 @@ class DocRule:
         return like(ids, [self.doc(i) for i in values])
 
     def any_chunk(self, ids: Ids, written: bytes | None = None) -> bool:
-        """Whether an id may name a part of a document; `written`: what they were read from, searched faster."""
+        """Whether an id may name a part of a document; `written`: the bytes they were read from, faster to search."""
         if self.pattern is not None:
             return True
         if not self.rule or (written is not None and self.rule.encode() not in written):
@@ -403,7 +403,7 @@ class DocRule:
         if isinstance(ids, (Keys, np.ndarray)):
             ids = as_list(ids)
         if isinstance(ids, list):
-            # One search in joined text is ten times faster than one in each id.
+            # One search in joined text is ten times faster than one per id.
             parts = ("\0".join(ids[i : i + _JOINED]) for i in range(0, len(ids), _JOINED))
             return any(self.rule in part for part in parts)
         return bool(ids.str.contains(self.rule, literal=True).any())

@@ -28,7 +28,7 @@ def count_in_corpus(gold: Gold, corpus: Corpus, rule: DocRule) -> Ints:
 
 
 def _named_exactly(gold: Gold, corpus: Corpus, documents: list[str]) -> Counter[tuple[int, str]]:
-    """(query, document) → how many of its chunks the query's items name one by one, or hold a passage."""
+    """(query, document) → how many of its chunks the query's items name one by one, or that hold a passage."""
     owners = zip(gold.query_of_item.tolist(), gold.ids, (gold.kinds != DOC).tolist(), strict=True)
     named = {(query, item) for query, item, one in owners if one}
     if gold.located is not None:

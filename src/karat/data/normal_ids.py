@@ -1,4 +1,4 @@
-"""Ids without what is written in two ways: case, white space, Unicode form, file extension, and a common prefix."""
+"""Normalized ids: without differences in case, white space, Unicode form, file extension and common prefix."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _EXTENSION = re.compile(
 )
 # Where a prefix may end: after a separator, or between letters and digits.
 _CUTS = re.compile(r"(?<=[^\w])|(?<=_)|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
-_LOOKED = 20_000  # ids by which a common prefix is found
+_LOOKED = 20_000  # number of ids used to find a common prefix
 
 
 def normal_id(item: str, rule: DocRule) -> str:
-    """One form for all ways to write an id.
+    """One form for all spellings of an id.
 
     >>> normal_id(" Guides/Leave.MD#P 2", DocRule())
     'guides/leave#p2'
@@ -46,7 +46,7 @@ def normal_id(item: str, rule: DocRule) -> str:
 
 
 def normal_ids(items: list[str], rule: DocRule) -> list[str]:
-    """`normal_id` of each; at once where only the case of letters can differ.
+    """`normal_id` of each id; faster where only upper and lower case can differ.
 
     >>> normal_ids(["A#1", "b"], DocRule()), normal_ids(["A.md#1", "b "], DocRule())
     (['a#1', 'b'], ['a#1', 'b'])
@@ -69,7 +69,7 @@ def _without_extension(doc: str) -> str:
 
 
 def common_prefix(ids: Iterable[str]) -> str:
-    """What all ids begin with; nothing where there is but one."""
+    """The common prefix of all ids; empty where there is only one."""
     found = set(ids)
     if len(found) < 2:
         return ""
@@ -79,7 +79,7 @@ def common_prefix(ids: Iterable[str]) -> str:
 
 
 def _cuts(prefix: str, beyond: str) -> list[str]:
-    """Ways to cut a prefix where a part of an id ends. `beyond`: an id that begins with it."""
+    """Prefixes that end where a part of an id ends. `beyond`: an id that starts with them."""
     places = {found.start() for found in _CUTS.finditer(beyond)}
     return ["", *(prefix[:at] for at in range(1, len(prefix) + 1) if at in places)]
 
@@ -97,7 +97,7 @@ class IdNormalizer(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, gold: Gold, run: Run, rule: DocRule) -> IdNormalizer:
-        """With the prefixes under which most ids of the run's first hits are ids of the gold set; mostly none."""
+        """With the prefixes that turn most ids of the run's first hits into ids of the gold set; usually none."""
         ids, names = first_names(run)
         best = _best_prefixes({normal_id(item, rule) for item in ids}, {normal_id(i, rule) for i in gold.ids[:_LOOKED]})
         asked = {normal_query(name) for name in names}
@@ -109,11 +109,11 @@ class IdNormalizer(msgspec.Struct, frozen=True):
         if item not in self._known:
             found = normal_id(item, self.rule).removeprefix(self.run_prefix)
             self._known[item] = found
-            self._known.setdefault(found, found)  # what a corpus lends has its normal form already
+            self._known.setdefault(found, found)  # ids from a corpus are normalized already
         return self._known[item]
 
     def of_query(self, name: str) -> str:
-        """The query of the gold set that a query of the run is."""
+        """The query of the gold set for a query of the run."""
         if self.gold is None or name in self.gold.index:
             return name
         return self.queries.get(normal_query(name).removeprefix(self.query_prefix), name)
@@ -123,7 +123,7 @@ class IdNormalizer(msgspec.Struct, frozen=True):
 
 
 def normal_query(name: str) -> str:
-    """One form for all ways to write the id of a query.
+    """One form for all spellings of a query id.
 
     >>> normal_query(" Q-7 ")
     'q-7'
@@ -132,7 +132,7 @@ def normal_query(name: str) -> str:
 
 
 def queries_by_form(gold: Gold, prefix: str = "") -> dict[str, str]:
-    """Normal form → query; without forms that several queries have."""
+    """Normal form → query; without forms that several queries share."""
     found: dict[str, str] = {}
     twice = set()
     for name in gold.queries:
@@ -143,7 +143,7 @@ def queries_by_form(gold: Gold, prefix: str = "") -> dict[str, str]:
 
 
 def near_queries(unknown: list[str], gold: Gold, missing: Ints) -> dict[str, str]:
-    """Queries that a gold set does not have → the missing one whose id differs only in how it is written, or in a
+    """Queries that a gold set does not have → the missing query with the same id in another spelling, or with another
     prefix. `missing`: the rows of queries that the run does not have."""
     if not unknown or not len(missing):
         return {}
@@ -155,7 +155,7 @@ def near_queries(unknown: list[str], gold: Gold, missing: Ints) -> dict[str, str
 
 
 def _best_prefixes(seen: set[str], wanted: set[str], *, one_side: bool = False) -> tuple[str, str]:
-    """What to cut from ids of the run and of the gold set so that most of them are the same; mostly nothing.
+    """The prefixes to cut from ids of the run and of the gold set so that most of them match; usually none.
     `one_side`: only one of them has a prefix; `dev-1` and `test-1` are two queries."""
     if not wanted or not seen:
         return "", ""
@@ -182,7 +182,7 @@ def first_names(run: Run) -> tuple[list[str], list[str]]:
 
 
 def normalized_gold(gold: Gold, normal: IdNormalizer) -> Gold:
-    """The gold set under normal ids. Ids that become one are counted; of one query with two grades, refused."""
+    """The gold set under normal ids. Ids that become equal are counted; two grades in one query are an error."""
     items = [normal.of_gold(item) for item in gold.ids]
     first: dict[str, str] = {}
     joined = [(first[new], old) for old, new in zip(gold.ids, items, strict=True) if first.setdefault(new, old) != old]
@@ -199,14 +199,14 @@ def normalized_gold(gold: Gold, normal: IdNormalizer) -> Gold:
 
 
 def _rebuilt(gold: Gold, items: list[str]) -> Gold:
-    """The same gold with other ids, each of them once a query; passages of one document are told apart."""
+    """The same gold with other ids, each once per query; passages of one document stay separate."""
     owners, passages = gold.query_of_item.tolist(), gold.passages or [None] * len(items)
     first: dict[tuple[int, str, Passage | None], int] = {}
     for at, key in enumerate(zip(owners, items, passages, strict=True)):
         other = first.setdefault(key, at)
         if gold.grades[other] != gold.grades[at]:
             raise InputError(
-                "two ids with different grades are one when normalized",
+                "two ids with different grades are equal when normalized",
                 code="ids-collide",
                 file=gold.label,
                 query=gold.queries[owners[at]],
@@ -217,13 +217,13 @@ def _rebuilt(gold: Gold, items: list[str]) -> Gold:
 
 
 def normalized_corpus(corpus: Corpus, normal: IdNormalizer) -> Corpus:
-    """The corpus under normal ids. Two chunks that become one are refused: hits could not be told apart."""
+    """The corpus under normal ids. Two chunks with equal ids are an error: hits could not be distinguished."""
     first: dict[str, str] = {}
     ids = [normal.of_run(item) for item in corpus.ids]
     for old, new in zip(corpus.ids, ids, strict=True):
         if first.setdefault(new, old) != old:
             raise InputError(
-                "two ids of the corpus are one when normalized",
+                "two ids of the corpus are equal when normalized",
                 code="ids-collide",
                 file=corpus.label,
                 got=f"{first[new]} and {old}",
@@ -241,7 +241,7 @@ class NormalizedRun(Run):
     def __init__(self, run: Run, normal: IdNormalizer) -> None:
         self._run, self._normal = run, normal
         self.label = run.label
-        self._asked: dict[tuple[str, str], str] = {}  # (system, query of the gold set) → as the run writes it
+        self._asked: dict[tuple[str, str], str] = {}  # (system, query of the gold set) → its spelling in the run
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         asked = (lists,) if lists else ()  # runs without other lists need not accept the argument
@@ -263,13 +263,13 @@ class NormalizedRun(Run):
         return replace(hits, ids=list(map(of, as_list(hits.ids))), docs=docs, written=None, others=others)
 
     def _with_queries(self, hits: Hits) -> Hits:
-        """With the names that queries have in the gold set."""
+        """With the query names of the gold set."""
         names = list(map(self._normal.of_query, hits.queries))
         for name, written in zip(names, hits.queries, strict=True):
             other = self._asked.setdefault((hits.system, name), written)
             if other != written:
                 raise InputError(
-                    "two queries of the run are one when normalized",
+                    "two queries of the run are equal when normalized",
                     code="ids-collide",
                     file=self.label,
                     got=f"{other} and {written}",

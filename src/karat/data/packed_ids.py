@@ -1,4 +1,4 @@
-"""Ids as bytes in an array: packed, hashed and cut without a Python text for each of them."""
+"""Ids as bytes in an array: packed, hashed and cut without a Python string for each of them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Hashes: TypeAlias = NDArray[np.uint64]
 Packed: TypeAlias = NDArray[np.bytes_]  # UTF-8, filled up with NUL to whole words
 
 WORD = 8  # bytes
-PIECE = 10_000  # ids that are Python's own at a time, where all of them would be too many
-_SPARSE = 3  # so many times as large as the texts themselves an array may be
+PIECE = 10_000  # ids converted to Python strings at a time, to save memory
+_SPARSE = 3  # an array may be this many times as large as the texts
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _EACH_1 = 0x0101010101010101
 _U_EACH_1, _EACH_80, _U1, _U7 = map(np.uint64, (_EACH_1, 0x80 * _EACH_1, 1, 7))
-_FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], "<u8")  # masks that leave so many of a word
+_FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], "<u8")  # masks that keep this many bytes of a word
 
 
 def pack(ids: list[str]) -> Packed:
-    """Ids as bytes in an array. A NUL inside of an id gets a companion, for at the end of one it would not be seen."""
+    """Ids as bytes in an array. A NUL inside an id is escaped, since trailing NULs are padding."""
     joined = "".join(ids)
     if joined.isascii() and "\0" not in joined:
         text, sizes = joined.encode(), np.fromiter(map(len, ids), np.int64, len(ids))
@@ -35,7 +35,7 @@ def pack(ids: list[str]) -> Packed:
 
 
 def gather(text: bytes, first: Ints, sizes: Ints) -> Packed:
-    """Pieces of a text. It must go on after the last of them for as long as the longest, and a word."""
+    """Pieces of a text. The text must continue after the last piece by the longest piece plus a word."""
     width = max(1, -(-int(sizes.max(initial=0)) // WORD)) * WORD
     windows: Packed = np.ndarray(len(text) - width + 1, f"S{width}", text, strides=(1,))
     packed = windows[first]
@@ -46,14 +46,14 @@ def gather(text: bytes, first: Ints, sizes: Ints) -> Packed:
 
 
 def packed_pieces(text: bytes, first: NDArray[np.uint32], sizes: NDArray[np.uint32], longest: int) -> Packed:
-    """Pieces of a text, by the native reader. They must lie inside of it, and none may be longer than is said."""
+    """Pieces of a text, by the native reader. They must be inside it, and none may be longer than `longest`."""
     packed: Packed = np.empty(len(first), f"S{max(1, -(-longest // WORD)) * WORD}")
     native().karat_pack(text, first.ctypes.data, sizes.ctypes.data, len(first), packed.itemsize, packed.ctypes.data)
     return packed
 
 
 def joined_pieces(text: bytes, first: Ints, end: Ints) -> bytes:
-    """Pieces of a text with a line break between two, by the native reader. They must lie inside of it."""
+    """Pieces of a text, joined by line breaks, by the native reader. They must be inside it."""
     first, end = np.ascontiguousarray(first), np.ascontiguousarray(end)
     joined = np.empty(int((end - first).sum()) + len(first), np.uint8)
     size = native().karat_join(text, first.ctypes.data, end.ctypes.data, len(first), joined.ctypes.data)
@@ -102,7 +102,7 @@ def unpack(packed: Packed) -> list[str]:
 
 
 def first_empty(ids: list[str] | Packed) -> int | None:
-    """The place of the first id that is an empty text."""
+    """The position of the first id that is empty."""
     if isinstance(ids, np.ndarray):
         found: list[int] = np.flatnonzero(ids == b"")[:1].tolist()
         return found[0] if found else None
@@ -110,8 +110,8 @@ def first_empty(ids: list[str] | Packed) -> int | None:
 
 
 class PackedIds:
-    """Ids as bytes in an array, filled piece by piece so that no Python text of them stays; a list where they do not
-    pack well: where a few are much longer than the others, or hold a NUL."""
+    """Ids as bytes in an array, filled piece by piece so that no Python strings are kept; a list where they do not
+    pack well: where a few are much longer than the others, or contain a NUL."""
 
     def __init__(self, size: int = 0) -> None:
         self._ids: list[str] | Packed = np.zeros(size, f"S{WORD}")
@@ -151,7 +151,7 @@ class PackedIds:
 
 
 def pieces(ids: list[str] | Packed) -> Iterator[list[str]]:
-    """Ids as texts, some at a time."""
+    """Ids as strings, some at a time."""
     return (_listed(ids[at : at + PIECE]) for at in range(0, len(ids), PIECE))
 
 

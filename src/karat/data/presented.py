@@ -1,5 +1,5 @@
-"""What every object that people hold can do: tell itself in a few lines, show itself in a notebook, become a file or a
-frame. How it looks is decided above, in `karat.report.present`."""
+"""Shared methods of result objects: text summary, notebook view, export to files and frames. How they look is defined
+in `karat.report.present`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def above(module: str, name: str) -> Any:
-    """A function of a module that builds on this object; loaded when it is called, for imports point downward."""
+    """A function of a module that builds on this object; loaded when called, since imports point downward."""
     return getattr(import_module(module), name)
 
 
@@ -23,24 +23,24 @@ def _present(name: str) -> Any:
 
 
 class Presented:
-    """A base of objects that people hold."""
+    """Base class of result objects."""
 
     __slots__ = ()
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write it to a file, by its ending: `.html` is a page, `.json` all of it, `.md` text; `.csv` and `.parquet`
-        hold one table, which `NAME=out.csv` names."""
+        """Write it to a file, by extension: `.html` is a page, `.json` the full data, `.md` text; `.csv` and `.parquet`
+        hold one table: name it as in `NAME=out.csv`."""
         written: Path = _present("save")(self, path)
         return written
 
     @property
     def table_names(self) -> list[str]:
-        """The names that `to_polars`, `to_pandas` and `save` know."""
+        """The table names that `to_polars`, `to_pandas` and `save` accept."""
         names: list[str] = _present("table_names")(self)
         return names
 
     def to_polars(self, table: str | None = None) -> pl.DataFrame:
-        """One of its tables; without a name, the most telling."""
+        """One of its tables; by default the main one."""
         frame: pl.DataFrame = _present("frame")(self, table)
         return frame
 

@@ -1,4 +1,4 @@
-"""What was used to answer a query, and what it costs by a price table."""
+"""Usage of a query, and its cost by a price table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from karat.errors import ConfigError, did_you_mean
 if TYPE_CHECKING:
     from karat.files.yaml import Path as Place
 
-Refuse: TypeAlias = Callable[..., NoReturn]  # place, what, code and whatever else an error says
+Refuse: TypeAlias = Callable[..., NoReturn]  # place, message, code and other fields of an error
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
@@ -26,12 +26,12 @@ _NO_CURRENCIES = ("", "pp", "ms", "tokens")
 
 
 def is_currency(unit: str) -> bool:
-    """Whether values of this unit are money; the table may call its currency whatever it likes."""
+    """Whether values of this unit are money. A price table may use any currency name."""
     return unit not in _NO_CURRENCIES
 
 
 def money(value: float, digits: int = 3) -> str:
-    """An amount with so many digits that count, and two decimals at least: a query costs parts of a cent.
+    """An amount with this many significant digits, and at least two decimals: a query may cost parts of a cent.
 
     >>> money(12.345), money(0.00401), money(0.0000123456), money(-0.5, 1), money(0.0)
     ('12.35', '0.00401', '0.0000123', '-0.50', '0.00')
@@ -43,8 +43,8 @@ def money(value: float, digits: int = 3) -> str:
 def estimate_tokens(text: str) -> int:
     """One token for every four bytes of UTF-8, white space collapsed, rounded up.
 
-    Every model counts in its own way; this is the rule of thumb for English, and bytes carry it over to other scripts
-    (a Chinese character is three of them). Whoever needs exact numbers logs `tokens` with each hit.
+    Every model counts differently; this is the rule of thumb for English, and bytes extend it to other scripts
+    (a Chinese character has three). For exact numbers, log `tokens` with each hit.
 
     >>> estimate_tokens("refunds take five days"), estimate_tokens("退款需要五天"), estimate_tokens("")
     (6, 5, 0)
@@ -64,21 +64,21 @@ class Usage(msgspec.Struct):
 
 
 class TokenPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Tokens that go in and tokens that come out have prices of their own."""
+    """Prices of input tokens and output tokens."""
 
     prompt: Amount = 0.0
     completion: Amount = 0.0
 
 
 class ModelPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a model costs: for a thousand or a million tokens, for a call, or both."""
+    """What a model costs: per thousand or million tokens, per call, or both."""
 
     per_1k: Amount | TokenPrice | None = None  # a bare number: tokens in and out cost the same
     per_1m: Amount | TokenPrice | None = None
     per_call: Amount | None = None
 
     def cost(self, used: Usage) -> float | None:
-        """None where tokens cost something and the log says of none."""
+        """None where tokens have a price and the log has no tokens."""
         by_call = used.calls * (self.per_call or 0.0)
         price, unit = (self.per_1k, 1_000) if self.per_1k is not None else (self.per_1m, 1_000_000)
         if price is None:
@@ -91,14 +91,14 @@ class ModelPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class OneOff(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A cost that no query causes: an amount, or tokens (or calls) of a model."""
+    """A cost that does not depend on queries: an amount, or tokens (or calls) of a model."""
 
     name: str
     amount: Amount | None = None
     model: str | None = None
     tokens: Count | None = None
     calls: Count = 0
-    per: str | None = None  # what it is paid for: month, re-index …
+    per: str | None = None  # the period or event it pays for: month, re-index …
 
     @property
     def used(self) -> Usage:
@@ -106,19 +106,19 @@ class OneOff(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A price table. Two of them are equal when every price is."""
+    """A price table. Two tables are equal when all prices are."""
 
     currency: Annotated[str, msgspec.Meta(min_length=1, max_length=12)]
     models: dict[str, ModelPrice] = {}
     one_off: list[OneOff] = []
 
     def cost(self, used: Usage) -> float | None:
-        """What one entry of the log costs; None where the table or the log does not say enough."""
+        """What one entry of the log costs; None where the table or the log lacks data."""
         price = self.models.get(used.model or "")
         return None if price is None else price.cost(used)
 
     def total(self, usage: Sequence[Usage]) -> float | None:
-        """All entries together, in whatever order; None where one of them has no known cost."""
+        """All entries together, in any order; None where the cost of one is unknown."""
         costs = [self.cost(used) for used in usage]
         return None if None in costs else math.fsum(cost for cost in costs if cost is not None)
 
@@ -136,7 +136,7 @@ class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 def unpriced(used: Usage, prices: Prices) -> str | None:
-    """Why an entry has no known cost."""
+    """Why the cost of an entry is unknown."""
     if prices.cost(used) is not None:
         return None
     if used.model is None:
@@ -147,10 +147,10 @@ def unpriced(used: Usage, prices: Prices) -> str | None:
 
 
 def read_prices(given: str | PathLike[str] | dict[str, Any] | Prices) -> Prices:
-    """A price table from a YAML file (a mistake is told with its line and column), from a dict, or as it is."""
+    """A price table from a YAML file (errors give line and column), from a dict, or as it is."""
     if isinstance(given, Prices):
         return given
-    from karat.files.yaml import YamlDocument, read_document  # most who score have no prices and need no YAML
+    from karat.files.yaml import YamlDocument, read_document  # most evaluations have no prices and need no YAML
 
     document = YamlDocument(None, given, {}) if isinstance(given, dict) else read_document(Path(given))
 
@@ -167,43 +167,43 @@ def read_prices(given: str | PathLike[str] | dict[str, Any] | Prices) -> Prices:
 
 
 def _check_shorthands(table: dict[str, Any], refuse: Refuse) -> None:
-    """What people write who have not seen a table, with what it should be."""
+    """Reject common mistakes, with a hint."""
     if table.get("currency") is None:
-        hint = "say what the prices are in, such as `currency: USD`; any name of up to 12 letters will do"
+        hint = "add the currency, such as `currency: USD`; any name of up to 12 letters works"
         refuse((), "the field 'currency' is missing", "missing-field", hint=hint)
     models = table.get("models")
     for name, price in models.items() if isinstance(models, dict) else ():
         if not isinstance(price, dict):
-            hint = f"say what is paid for, such as `{name}: {{per_1m: {price}}}` (per_1k, per_1m, per_call)"
+            hint = f"name the unit, such as `{name}: {{per_1m: {price}}}` (per_1k, per_1m, per_call)"
             place = ("models", name)
-            refuse(place, "no price of a model", "wrong-type", expected="a mapping", got=price, hint=hint)
+            refuse(place, "not a price of a model", "wrong-type", expected="a mapping", got=price, hint=hint)
 
 
 def _check_prices(prices: Prices, refuse: Refuse) -> None:
-    """What types cannot say."""
+    """Checks that types cannot express."""
     if not prices.models and not prices.one_off:
-        hint = "name the models of the log's `usage`, such as `models: {text-embed-small: {per_1m: 0.02}}`"
-        refuse((), "a price table without prices", "missing-field", expected="models, or one_off", hint=hint)
+        hint = "add the models of the log's `usage`, such as `models: {text-embed-small: {per_1m: 0.02}}`"
+        refuse((), "the price table has no prices", "missing-field", expected="models, or one_off", hint=hint)
     for name, price in prices.models.items():
         place = ("models", name)
         if price.per_1k is not None and price.per_1m is not None:
             refuse((*place, "per_1m"), "per_1k and per_1m contradict each other", "contradiction", hint="keep one")
         if price.per_1k is None and price.per_1m is None and price.per_call is None:
-            expected, hint = "per_1k, per_1m or per_call", "a model that costs nothing has `per_call: 0`"
-            refuse(place, "a model without a price", "missing-field", expected=expected, hint=hint)
+            expected, hint = "per_1k, per_1m or per_call", "for a free model, write `per_call: 0`"
+            refuse(place, "this model has no price", "missing-field", expected=expected, hint=hint)
     for number, line in enumerate(prices.one_off):
         _check_one_off(line, prices, ("one_off", number), refuse)
 
 
 def _check_one_off(line: OneOff, prices: Prices, place: Place, refuse: Refuse) -> None:
     if (line.amount is None) == (line.model is None):
-        refuse(place, "a one-off cost is an amount, or tokens of a model", "contradiction", hint="keep one")
+        refuse(place, "a one-off cost needs an amount, or a model", "contradiction", hint="give exactly one")
     if line.model is None:
         return
     if line.model not in prices.models:
         hint = did_you_mean(line.model, prices.models)
         refuse((*place, "model"), f"no price for {line.model!r}", "missing-price", hint=hint)
     if line.tokens is None and not line.calls:
-        refuse(place, "how much of the model was used is missing", "missing-field", expected="tokens or calls")
+        refuse(place, "the usage of the model is missing", "missing-field", expected="tokens or calls")
     if prices.cost(line.used) is None:
-        refuse(place, f"{line.model} is paid by the token", "missing-field", expected="tokens")
+        refuse(place, f"{line.model} is priced per token", "missing-field", expected="tokens")

@@ -1,4 +1,4 @@
-"""What the text of a query tells about it: how many words it has, and how many things it asks for."""
+"""What the text of a query shows: how many words it has, and how many constraints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def count_words(text: str) -> int:
 
 
 def count_constraints(text: str) -> int:
-    """The parts into which a query falls at commas and at words that add a condition, such as with, without, for,
+    """The parts of a query, split at commas and at words that add a condition, such as with, without, for,
     under and and (English, Spanish, Portuguese, German, French).
 
     >>> [count_constraints(t) for t in ("air fryer temperature", "vegan lasagna without nuts, under 30 minutes", "")]

@@ -1,4 +1,4 @@
-"""What a system is asked."""
+"""The questions that a system is asked."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import msgspec
 
 
 class Question(msgspec.Struct, frozen=True):
-    """One query, with what a system may know of it: its tags, never its gold."""
+    """One query, with what a system may know about it: its tags, never its gold."""
 
     id: str
     text: str
     facts: dict[str, Any] = {}  # language, as_of, conversation_id and tags
-    timeout: float | None = None  # seconds after which nobody waits for the answer any more
+    timeout: float | None = None  # seconds to wait for the answer
 
     @property
     def language(self) -> str | None:

@@ -1,4 +1,4 @@
-"""What all saved objects begin with: the kind of file, the version that saved it, and what was evaluated."""
+"""Common fields of all saved objects: the kind of file, the version that saved it, and what was evaluated."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from karat.errors.redaction import redact_known
 
 
 class SavedObject(Presented, msgspec.Struct, frozen=True, kw_only=True):
-    """What a command saves. Later versions add keys and never change the meaning of those that are there."""
+    """What a command saves. Later versions add keys and never change the meaning of existing ones."""
 
     schema: str  # karat/NAME/NUMBER, a default of each kind
     karat: str  # version
 
 
 class SavedOfSystem(SavedObject, frozen=True, kw_only=True):
-    """What is saved of one system's run on one gold set."""
+    """The saved data of one system's run on one gold set."""
 
     system: str
     run: str
@@ -28,6 +28,6 @@ class SavedOfSystem(SavedObject, frozen=True, kw_only=True):
 
 
 def json_text(value: Any) -> bytes:
-    """JSON as people read it in a file or a terminal."""
+    """JSON for people to read in a file or a terminal."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
     return redact_known(text.decode()).encode()

@@ -1,11 +1,11 @@
-"""Versions and dates: what `doc_version` and `as_of` say, and whether one is newer than the other.
+"""Versions and dates: reads `doc_version` and `as_of`, and tells whether one is newer than the other.
 
 A version is a time (2025-06-01, 2025-06-01T12:00Z, 2025-06, 2025, v2025_06_01, seconds since 1970), a number (3, v2,
 1.4.2, 2.0.0-rc1), or may be either (2025, 20250601). Two versions are compared as times where both can be read as one,
 else as numbers; v3 and 2025-01-01 have no order.
 
-Times without a zone are UTC. A time lasts as long as it is exact: 2025-06 is the whole of June. A document is as old as
-its first moment, and `as_of` reaches to its last, so that nothing counts as newer that may not be.
+Times without a zone are UTC. A time covers its whole period: 2025-06 is all of June. A document is as old as the
+start of its period, and `as_of` lasts to the end of its own, so nothing counts as newer that may not be.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LARGEST = 10**18
 _SECOND = 10**6
 _DAY = 86_400 * _SECOND
 _EPOCH = date(1970, 1, 1).toordinal()
-# Texts, for they are compiled when a version is first read, and most runs have none.
+# Text patterns: they are compiled when the first version is read, and most runs have none.
 _DATE = (
     r"v? (?P<year>\d{4}) (?: (?P<sep>[-_./]) (?P<month>\d{1,2})"
     r"(?: (?P=sep) (?P<day>\d{1,2}) (?P<time>[T\ _].+)? )? )?"
@@ -50,7 +50,7 @@ class Version(msgspec.Struct, frozen=True):
     number: tuple[Any, ...] | None
 
     def newer_than(self, as_of: Version) -> bool | None:
-        """None where the two have no order.
+        """Whether it is newer than another version; None where the two have no order.
 
         >>> june, day = Version.read("2025-06"), Version.read("2025-06-15")
         >>> june.newer_than(day), day.newer_than(june), Version.read("2025-07-01").newer_than(june)
@@ -70,7 +70,7 @@ class Version(msgspec.Struct, frozen=True):
 
     @staticmethod
     def read(value: Any) -> Version | None:
-        """None where it is neither a time nor a number."""
+        """The version in a text; None where it is neither a time nor a number."""
         text = _text(value)
         return None if text is None else _read(text)
 
@@ -80,7 +80,7 @@ def _whole(pattern: str, text: str) -> re.Match[str] | None:
 
 
 def is_said(value: Any) -> bool:
-    """Whether a field says anything: not null, and not empty as in a CSV file."""
+    """Whether a field has a value: not null, and not empty as in a CSV file."""
     return value is not None and not (isinstance(value, str) and not value.strip())
 
 

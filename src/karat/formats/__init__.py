@@ -1,1 +1,1 @@
-"""Readers: one file a format. The format is recognised from the content, or named."""
+"""Readers, one file per format. The format is recognised from the content, or named."""

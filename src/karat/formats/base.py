@@ -1,4 +1,4 @@
-"""What every reader shares: opening files, and what a format is."""
+"""Shared by all readers: opening files, and the base class of formats."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ Lists = Literal["topk", "raw", "topk_original"]
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 1 << 16
 _STANDARD_INPUT = Path("/dev/stdin")
-KEPT = 32 << 20  # bytes of hits that are kept until it is clear whether queries come back
+KEPT = 32 << 20  # bytes of hits kept until it is clear whether queries come back
 
-SWAPPED = "did you swap run and gold? It is `karat eval RUN --gold GOLD`, `karat.evaluate(run, gold)`"
+SWAPPED = "did you swap run and gold? Use `karat eval RUN --gold GOLD`, or `karat.evaluate(run, gold)`"
 
 
 class ReadOptions(msgspec.Struct, frozen=True):
-    """What a reader may be told."""
+    """Options of readers."""
 
     target: str | None = None  # field that holds the target of a single-target set
     split: str = "test"  # which qrels of a BEIR folder
     system: str | None = None  # read only this system of a run
     hits: Lists = "topk"  # which lists of a run log
-    layout: Any = None  # of a table: where it keeps what (formats/layout.py)
+    layout: Any = None  # of a table: which column has which role (formats/layout.py)
 
 
 class ParsedBytes:
-    """Counts the bytes of run files that were handed to a parser, after decompression.
+    """Counts the bytes of run files that were passed to a parser, after decompression.
 
     The head of a file, used to recognise its format, is not counted. Other processes have their own count.
     """
@@ -63,7 +63,7 @@ PARSED = ParsedBytes()
 
 
 class SourcePlace(NamedTuple):
-    """Where something was read."""
+    """The place that something was read from."""
 
     file: str
     line: int | None
@@ -76,8 +76,8 @@ class SourcePlace(NamedTuple):
 
 
 class Begun(Generic[T]):
-    """The pieces of a run that were read, as long as they are small, and those that follow: where it turns out that the
-    hits of a query are not together, all of them are grouped, and none is read again."""
+    """The pieces of a run read so far, as long as they are small, and the rest. If the hits of a query turn out
+    not to be together, all pieces are grouped, and none is read again."""
 
     def __init__(self, rest: Iterator[T]) -> None:
         self.rest = rest
@@ -89,7 +89,7 @@ class Begun(Generic[T]):
         return self._room >= 0
 
     def keep(self, piece: T, size: int) -> None:
-        """A piece of `rest`, and how many bytes it has in memory."""
+        """Add a piece of `rest`, and its size in memory."""
         self._room -= size
         self._kept.append(piece)
         if not self.is_whole:
@@ -104,19 +104,19 @@ class Begun(Generic[T]):
 
 def changed_while_read(label: str) -> InputError:
     hint = "run the command again"
-    return InputError("the file changed while it was read", code="changed-while-read", file=label, hint=hint)
+    return InputError("the file changed while it was being read", code="changed-while-read", file=label, hint=hint)
 
 
 class Source:
     """A file (or folder) to read, with its first bytes."""
 
     def __init__(self, path: str | Path, *, is_run: bool = False) -> None:
-        """`is_run`: count in PARSED what is parsed of it."""
+        """`is_run`: count parsed bytes in PARSED."""
         self.path = Path(path)
         self.label = str(path)
         self.is_run = is_run
         self.document: tuple[Any, int] | None = None  # value and size, if recognition parsed the whole file
-        self.wants_lines = False  # where entries of a JSON document begin: to be found out for a file with a mistake
+        self.wants_lines = False  # whether to find the lines of entries in a JSON document: only after an error
         try:
             there = self.path.exists()
             if not there and self.label == "-":
@@ -125,7 +125,7 @@ class Source:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise InputError(
-                f"this is no path: {reason}", code="bad-path", got=self.label, hint="give the name of a file"
+                f"not a path: {reason}", code="bad-path", got=self.label, hint="give a file name"
             ) from error
         if is_pipe:
             from karat.formats.pipes import copied
@@ -159,11 +159,11 @@ class Source:
 
     @property
     def size(self) -> int | None:
-        """Bytes of its text, by now; None if the file is compressed."""
+        """Current size of its text in bytes; None if the file is compressed."""
         return None if self.begin is None else self.path.stat().st_size - self.begin
 
     def refuse_shorter(self, size: int | None, read: int) -> None:
-        """Whoever read less than there was to read has read a file that somebody cut."""
+        """Raise if less was read than the file held: it was truncated meanwhile."""
         if size is not None and read < size:
             raise changed_while_read(self.label)
 
@@ -177,7 +177,7 @@ class Source:
                 yield line
 
     def holds(self, text: bytes) -> bool:
-        """Whether this stands anywhere in its text. A search is many times faster than reading records."""
+        """Whether this occurs anywhere in its text. A search is many times faster than reading records."""
         with self.open() as stream:
             end = b""
             while block := stream.read(1 << 20):
@@ -232,7 +232,7 @@ class Source:
             return line, not stream.read(1)
 
     def _object_of_only_line(self, line: bytes) -> dict[str, Any]:
-        """A file of one long line is usually one mapping. It is kept, so that reading does not parse it again."""
+        """A file with one long line is usually one mapping. It is kept, so that it is not parsed again."""
         found: dict[str, Any] = msgspec.json.decode(line)
         if {"query_id", "topk"} & set(found):
             return found
@@ -240,7 +240,7 @@ class Source:
         return {name: _outline_of_value(value) for name, value in found.items()}
 
     def _object_of_broken_line(self) -> dict[str, Any] | None:
-        """Keys of a first line that is broken further on."""
+        """Keys of a first line that is invalid further on."""
         found = re.findall(rb'"(query_id|topk|gold|actualOutput|samples|id|query)"\s*:', self.first_line)
         return {key.decode(): None for key in found} if found else None
 
@@ -253,12 +253,12 @@ class Source:
         return self.first_line[:1] in (b"{", b"[")
 
     def refuse_nonsense(self) -> None:
-        """Empty and binary files, before any reader tries."""
+        """Reject empty and binary files before any reader tries."""
         if self.is_folder or self.is_parquet:
             return
         if not self.head.strip():
             raise InputError("the file is empty", code="empty-file", file=self.label)
-        zipped = self.head.startswith(b"PK\x03\x04")  # so is a workbook
+        zipped = self.head.startswith(b"PK\x03\x04")  # so does a workbook
         if b"\x00" in self.head or zipped:
             what = "this is a workbook or a zip archive" if zipped else "this is a binary file"
             expected = "text (JSONL, JSON, YAML, TREC, CSV, TSV; also .gz and .zst), Parquet or a BEIR folder"
@@ -274,7 +274,7 @@ class Source:
 
 
 class SourcePart(Source):
-    """Some whole lines of a file. What tells the format is the head of the whole file."""
+    """Some whole lines of a file. The format is recognised from the head of the whole file."""
 
     def __init__(self, whole: Source, start: int, stop: int) -> None:
         super().__init__(whole.path, is_run=whole.is_run)
@@ -290,8 +290,8 @@ class SourcePart(Source):
 
 
 def source_parts(source: Source, least: int, key: Callable[[bytes], bytes] | None = None) -> list[Source] | None:
-    """A file cut where a line begins whose `key` differs from that of the line before it; None where it is too small,
-    compressed, or no file."""
+    """A file split where a line begins whose `key` differs from that of the line before; None where it is too small,
+    compressed, or not a file."""
     if source.begin is None or (size := source.path.stat().st_size) < 2 * least:
         return None
     cuts = [source.begin]
@@ -315,7 +315,7 @@ def _line_start(raw: IO[bytes], at: int, key: Callable[[bytes], bytes] | None) -
 
 
 def _outline(raw: msgspec.Raw) -> Any:
-    """A value, or of a long one its kind."""
+    """A value, or only its kind if it is long."""
     text = memoryview(raw)
     if len(text) < _HEAD:
         return msgspec.json.decode(text)
@@ -325,7 +325,7 @@ def _outline(raw: msgspec.Raw) -> Any:
 
 
 def _outline_of_value(value: Any) -> Any:
-    """The same for a decoded value; lists and objects are outlined whatever their size."""
+    """The same for a decoded value; lists and objects are always outlined."""
     if isinstance(value, list):
         return [{}] if value and isinstance(value[0], dict) else value[:1]
     return {} if isinstance(value, dict) else value
@@ -336,8 +336,8 @@ class Format(ABC):
 
     name: ClassVar[str]
     kinds: ClassVar[frozenset[Kind]]
-    takes_target: ClassVar[bool] = False  # does --target mean something to it
-    order: ClassVar[int] = 50  # who is asked first; the more particular, the lower
+    takes_target: ClassVar[bool] = False  # whether --target applies
+    order: ClassVar[int] = 50  # formats with lower numbers are tried first
 
     def recognises(self, source: Source, kind: Kind) -> bool:
         raise NotImplementedError

@@ -32,15 +32,15 @@ def read_beir(source: Source, options: ReadOptions) -> Gold:
     qrels = source.path / "qrels" / f"{options.split}.tsv"
     splits = sorted((source.path / "qrels").glob("*.tsv"))
     if not qrels.is_file():
-        hint = "there are: " + (", ".join(p.stem for p in splits) or "none")
+        hint = "available: " + (", ".join(p.stem for p in splits) or "none")
         what = f"no qrels for the split {options.split!r}"
         raise InputError(what, code="unknown-split", file=str(qrels), hint=hint)
     judged = _read_qrels(Source(qrels))
     queries = source.path / "queries.jsonl"
     lines = read_records(Source(queries), RecordDecoder(BeirQuery)) if queries.is_file() else ()
     known = {str(record._id): (record, place) for record, place in lines}
-    # A query that no split judges is kept: it is not there by accident in sets with no-answer queries. It belongs
-    # to `test`, or to the only split there is.
+    # Queries that no split judges are kept: sets with no-answer queries have them on purpose. They belong
+    # to `test`, or to the only split.
     unjudged = known.keys() - judged if options.split == _USUAL or len(splits) == 1 else set()
     for other in splits if unjudged else ():
         unjudged -= _queries_of(Source(other))
@@ -66,7 +66,7 @@ def read_beir(source: Source, options: ReadOptions) -> Gold:
 
 
 def folder_of(queries: Path) -> Path | None:
-    """The BEIR folder whose queries.jsonl this is."""
+    """The BEIR folder that this queries.jsonl belongs to."""
     return queries.parent if queries.name == "queries.jsonl" and (queries.parent / "qrels").is_dir() else None
 
 
@@ -90,7 +90,7 @@ def _read_qrels(source: Source) -> dict[str, tuple[list[str], list[float]]]:
                 continue
             text = as_text(raw, source.label, line)
             if len(parts) != 3:
-                expected = "query-id, corpus-id and a number, parted by tabs"
+                expected = "query-id, corpus-id and a number, separated by tabs"
                 raise SourcePlace(source.label, line).error(
                     "not a judgement", code="bad-value", expected=expected, got=text
                 )
@@ -101,6 +101,6 @@ def _read_qrels(source: Source) -> dict[str, tuple[list[str], list[float]]]:
 
 
 def _queries_of(source: Source) -> set[str]:
-    """The queries that another split judges, whatever else is in it."""
+    """The queries that another split judges, whatever else it contains."""
     with source.open() as stream:
         return {raw.partition(b"\t")[0].decode("utf-8", "replace") for raw in stream}

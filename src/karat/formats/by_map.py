@@ -1,4 +1,4 @@
-"""Any input through a map of fields: what its fields are for, where their names do not tell."""
+"""Reads any input through a field map, for fields whose names are not recognised."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from karat.formats.table_file import as_frame
 
 
 def fields_or_columns(run: Any, columns: Any) -> tuple[FieldMap | None, Any]:
-    """A map of fields; or the columns of a table, which are read some rows at a time."""
+    """A field map; or the columns of a table, which is read some rows at a time."""
     if columns is None or isinstance(columns, FieldMap):
         return columns, None
     if isinstance(columns, (Layout, PathLike)) or (isinstance(columns, str) and "=" not in columns):
@@ -34,7 +34,7 @@ def fields_or_columns(run: Any, columns: Any) -> tuple[FieldMap | None, Any]:
 
 
 def run_by_map(run: Any, fields: FieldMap, options: ReadOptions, format: str | None) -> Run | None:
-    """The run through the map; None where it has none of its fields."""
+    """The run through the map; None where it has none of the mapped fields."""
     if isinstance(run, (str, PathLike)):
         if format is not None or matching_files(run) is not None:
             return None

@@ -1,4 +1,4 @@
-"""The corpus of each system: the same for all, or a folder of texts, cut the way that each system's log says."""
+"""The corpus of each system: the same for all, or a folder of texts, chunked as each system's log says."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from karat.formats.corpus import Chunker, is_text_folder, read_corpus
 
 
 class Corpora:
-    """System → corpus. A folder of texts is cut once per chunker, when a system that names it is first met."""
+    """System → corpus. A folder of texts is chunked once per chunker, when the first system with it is read."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Corpora:
         normal: IdNormalizer | None = None,
         columns: Any = None,
     ) -> None:
-        """`run`: whose systems they are, for the chunkers that its records name. `normal`: for its ids. `columns`: as
+        """`run`: the run with the systems; its records name the chunkers. `normal`: normalizes ids. `columns`: as
         in `read_corpus`."""
         self._normal = normal
         self._run, self._cuts = run, dict[Chunker, Corpus]()
@@ -42,7 +42,7 @@ class Corpora:
             self.first = self._cut(_chunker(run.opening().get("chunker")))
 
     def of(self, system: str) -> Corpus:
-        """The corpus of a system. Records of it must have been read: they name the chunker."""
+        """The corpus of a system. Its records must have been read: they name the chunker."""
         if self._folder is None:
             return self.first
         if system not in self._chosen:
@@ -51,7 +51,7 @@ class Corpora:
         return self._cut(self._chosen[system])
 
     def located(self, gold: Gold, rule: DocRule) -> Callable[[str], Gold]:
-        """System → the gold set with its passages found in the corpus of that system."""
+        """System → the gold set with its passages located in the corpus of that system."""
         return cache(lambda system: in_corpus(gold, self.of(system), rule) or gold)
 
     def by_corpus(self, systems: Iterable[str]) -> list[tuple[Corpus, set[str]]]:
@@ -63,19 +63,19 @@ class Corpora:
         return list(found.values())
 
     def refuse_mixed(self, systems: Iterable[str]) -> None:
-        """Refuse a system whose records name several ways to cut the folder. Call after the run was read."""
+        """Raise if the records of a system name several chunkers for the folder. Call after the run was read."""
         for system in systems if self._folder is not None else ():
             said = self._run.said(system, "chunker")
             chosen = [self._chosen[system]] if system in self._chosen else []
             if len({*chosen, *map(_chunker, said)}) > 1:
                 of = f"system {shorten(system, 40)!r}" if system else "the run"
                 raise InputError(
-                    f"the records of {of} name several chunkers, and a folder of texts can be cut in one way only",
+                    f"the records of {of} name several chunkers, but a folder of texts can only be chunked in one way",
                     code="mixed-chunkers",
                     file=self._run.label,
                     field="chunker",
                     got=", ".join(shorten(one, 60) for one in said[:3]),
-                    hint="give each chunking a system of its own, or a corpus of chunks (JSONL) with --corpus",
+                    hint="use one system per chunking, or give a corpus of chunks (JSONL) with --corpus",
                 )
 
     def _cut(self, chunker: Chunker) -> Corpus:

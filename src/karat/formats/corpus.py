@@ -1,4 +1,4 @@
-"""Reads a corpus: chunks in JSONL, or a folder of text or Markdown files, cut into chunks of so many words."""
+"""Reads a corpus: chunks in JSONL, or a folder of text or Markdown files, cut into chunks by number of words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from karat.formats.mapped import container, mapped_records, suggestion
 from karat.formats.records import RecordDecoder, decode_record, no_gc, read_records
 
 SUFFIXES = (".md", ".markdown", ".txt", ".text", ".rst")
-# A word, or one character of a script that is written without spaces.
+# A word, or one character of a script without spaces.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff"
 _TOKEN = rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+"
 _BEIR = "corpus.jsonl"
@@ -26,23 +26,23 @@ _HEADING = r"(?m)^#{1,6}[ \t]+(.+?)[ \t]*#*$"
 
 
 class Chunker(msgspec.Struct, frozen=True):
-    """How texts are cut: `tokens` words a chunk, of which `overlap` stood at the end of the chunk before."""
+    """How texts are cut: `tokens` words per chunk, of which `overlap` repeat the end of the previous chunk."""
 
     tokens: int = 200
     overlap: int = 40
 
     def check(self) -> None:
         if self.tokens < 1 or not 0 <= self.overlap < self.tokens:
-            expected = "1 token or more, and an overlap from 0 to below that"
+            expected = "at least 1 token, and an overlap of at least 0 and less than that"
             got = f"{self.tokens} tokens, overlap {self.overlap}"
-            raise ConfigError("chunks cannot be cut like this", code="bad-value", expected=expected, got=got)
+            raise ConfigError("invalid chunk size or overlap", code="bad-value", expected=expected, got=got)
 
     def settings(self) -> dict[str, Any]:
         return {"algo": "words", "tokens": self.tokens, "overlap": self.overlap}
 
     @classmethod
     def logged(cls, settings: Any) -> Chunker | None:
-        """The one that a run log names by its settings; None where the log speaks of another chunker, or of none."""
+        """The chunker that a run log names by its settings; None where the log names another chunker, or none."""
         if not isinstance(settings, dict):
             return None
         tokens, overlap = settings.get("tokens"), settings.get("overlap")
@@ -75,21 +75,21 @@ class CorpusEntry(msgspec.Struct, kw_only=True, gc=False):
 
 
 def is_text_folder(path: str | PathLike[str]) -> bool:
-    """Whether a corpus is a folder of texts that have to be cut."""
+    """Whether a corpus is a folder of texts that must be cut."""
     return Path(path).is_dir() and not (Path(path) / _BEIR).is_file()
 
 
 def read_corpus(path: str | PathLike[str], chunker: Chunker | None = None, *, columns: Any = None) -> Corpus:
-    """JSONL, JSON, YAML, CSV, TSV or Parquet (`id` or `chunk_id` or `_id`, `title`, `text`, …), a BEIR folder with
-    corpus.jsonl, or a folder of text or Markdown files, which `chunker` cuts into chunks. `Corpora` cuts a folder the
-    way that a run log says. `columns`: what the fields are for, as in `read_run`."""
+    """Read JSONL, JSON, YAML, CSV, TSV or Parquet (`id` or `chunk_id` or `_id`, `title`, `text`, …), a BEIR folder with
+    corpus.jsonl, or a folder of text or Markdown files, which `chunker` cuts into chunks. `Corpora` cuts a folder as
+    a run log says. `columns`: a field map, as in `read_run`."""
     source = Source(Path(path))
     if is_text_folder(path):
         return _read_text_folder(source.path, source.label, chunker or Chunker())
     if source.is_folder:
         source = Source(source.path / _BEIR)
     if chunker is not None:
-        what, hint = "this corpus is in chunks already", "only a folder of text files can be cut"
+        what, hint = "this corpus is already in chunks", "only a folder of text files can be cut"
         raise ConfigError(what, code="chunked-already", file=source.label, hint=hint)
     source.refuse_nonsense()
     decoder = RecordDecoder(CorpusEntry)
@@ -122,10 +122,10 @@ def _add(
         what, code = ("the field is missing", "missing-field") if found is None else ("the id is empty", "empty-id")
         hint = suggestion(Source(place.file), "corpus")
         if hint is None or "chunk_id=" not in hint:
-            hint = "every line of a corpus needs an id of its own, which hits and labels name: chunk_id, id or _id"
+            hint = "every line of a corpus needs a unique id, as used by hits and labels: chunk_id, id or _id"
         raise place.error(what, code=code, field="id", hint=hint)
     if str(found) in first:
-        what = f"this id stands twice (line {first[str(found)]})"
+        what = f"duplicate id (first on line {first[str(found)]})"
         raise place.error(what, code="duplicate-id", field="id", got=found)
     first[str(found)] = place.line
     language = extras.get("language")
@@ -142,8 +142,8 @@ def _add(
 
 
 def _read_text_folder(folder: Path, label: str, chunker: Chunker) -> Corpus:
-    """A chunk is `path#start-end`, its document the file, its place that in the file's text: chunks that were cut in
-    another way have other ids, so that nothing takes one for the other."""
+    """A chunk is `path#start-end`, its document is the file, and its place is that in the file's text. Other chunkings
+    have other ids, so they are never mixed up."""
     chunker.check()
     files = sorted(path for path in folder.rglob("*") if _is_text(path, folder))
     if not files:
@@ -151,7 +151,7 @@ def _read_text_folder(folder: Path, label: str, chunker: Chunker) -> Corpus:
         raise InputError("no corpus in the folder", code="no-corpus", file=label, expected=expected)
     corpus = Corpus(label, [], [], [], {name: [] for name in ("doc_id", "source", "start", "end", "chunker")})
     for file in files:
-        document = file.relative_to(folder).as_posix().replace("#", "%23")  # the # parts a chunk from its document
+        document = file.relative_to(folder).as_posix().replace("#", "%23")  # the # separates a chunk from its document
         text = _text(file)
         heading = re.search(_HEADING, text)
         for start, end in chunker.cut(text):
@@ -162,7 +162,7 @@ def _read_text_folder(folder: Path, label: str, chunker: Chunker) -> Corpus:
             corpus.titles.append(heading[1] if heading else file.stem)
             corpus.texts.append(text[start:end])
     if not len(corpus):
-        raise InputError("every file of the folder is empty", code="no-corpus", file=label)
+        raise InputError("all files of the folder are empty", code="no-corpus", file=label)
     return corpus
 
 
@@ -179,4 +179,4 @@ def _text(file: Path) -> str:
             "the file is not UTF-8 text", code="not-utf8", file=str(file), hint="save it as UTF-8"
         ) from error
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", code="unreadable", file=str(file)) from error
+        raise InputError(f"cannot read the file: {error.strerror}", code="unreadable", file=str(file)) from error

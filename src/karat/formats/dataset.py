@@ -1,4 +1,4 @@
-"""Which data a gold set is: its version, its range of time, its name and its hash."""
+"""Identity of a gold set: its version, time range, name and hash."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from karat.errors import InputError
 from karat.formats.base import Source
 from karat.formats.records import read_document
 
-_KEYS = {  # by what a header may call it; the first that is there counts
+_KEYS = {  # names that a header may use; the first that is present counts
     "version": ("dataset_version", "DATASET_VERSION", "version"),
     "as_of_range": ("as_of_range", "AS_OF_RANGE"),
     "name": ("name",),
@@ -20,7 +20,7 @@ HEADER = frozenset({"dataset", *_KEYS["version"][:2], *_KEYS["as_of_range"]})
 
 
 def header_of(value: Any) -> dict[str, Any]:
-    """Dataset version and range out of a header entry, a mapping around the entries, or dataset.yaml."""
+    """Dataset version and range from a header entry, a mapping around the entries, or dataset.yaml."""
     if not isinstance(value, dict):
         return {}
     inner = value.get("dataset")
@@ -32,13 +32,13 @@ def header_of(value: Any) -> dict[str, Any]:
 
 
 def holds_entries(first: dict[str, Any] | None) -> bool:
-    """Whether a JSON object is no entry but a mapping around them."""
+    """Whether a JSON object is a mapping around entries, not an entry."""
     queries = (first or {}).get("queries")
     return isinstance(queries, list) and bool(queries) and isinstance(queries[0], dict)
 
 
 def _settled(header: dict[str, Any], label: str) -> dict[str, Any]:
-    """A header with its values in the one form that is kept."""
+    """A header with its values in normal form."""
     return {
         name: _range_of(value, label) if name == "as_of_range" else _text_of(value, name, label)
         for name, value in header.items()
@@ -56,13 +56,13 @@ def _range_of(value: Any, label: str) -> list[str]:
     if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(e, (str, int)) for e in ends):
         expected = "two dates, as in 2025-01-01..2025-06-30"
         raise InputError(
-            "this is no range", code="bad-value", file=label, field="as_of_range", expected=expected, got=value
+            "not a date range", code="bad-value", file=label, field="as_of_range", expected=expected, got=value
         )
     return [str(e) for e in ends]
 
 
 def dataset_of(source: Source, header: dict[str, Any] | None = None) -> Dataset:
-    """Which data this is: the file's own header, dataset.yaml beside it, the environment; always its hash."""
+    """Which data this is: the file's own header, dataset.yaml next to it, the environment; always its hash."""
     environment = {name: os.environ.get(name) or None for name in ("DATASET_VERSION", "AS_OF_RANGE")}
     found = _settled(header_of(environment), "the environment")
     folder = source.path if source.is_folder else source.path.parent

@@ -1,4 +1,4 @@
-"""Dicts as ranx and pytrec_eval have them, and lists of ids; in memory or as a JSON file."""
+"""Dicts as in ranx and pytrec_eval, and lists of ids; in memory or as a JSON file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from karat.formats.run_log import RunLog
 from karat.formats.run_parts import NO_ID
 
 _SLICE_HITS = 128_000
-_PIECE = 1000  # dicts that are gone through several times at once, while they are in the processor's cache
+_PIECE = 1000  # dicts processed at once, so that they stay in the processor's cache
 _TRUTH = {bool, np.bool_}
 _ID = "text or a whole number"
 
@@ -88,7 +88,7 @@ class DictRun(Run):
         scores, names = _columns("score", queries, tables, self.label)
         if any(map(contains, tables, repeat(""))):
             query = next(query for query, table in zip(queries, tables, strict=True) if "" in table)
-            expected = "the id of a chunk"
+            expected = "a chunk id"
             raise InputError(
                 "the id is empty", code="empty-id", file=self.label, query=query, expected=expected, hint=NO_ID
             )
@@ -136,9 +136,9 @@ def _query_ids(queries: Mapping[Any, Any], label: str) -> list[str]:
     seen: set[str] = set()
     for query in queries:
         if not _names_something(type(query)):
-            raise InputError("no id of a query", code="wrong-type", file=label, expected=_ID, got=query)
+            raise InputError("not a query id", code="wrong-type", file=label, expected=_ID, got=query)
         if str(query) in seen:
-            what, hint = "two keys are the same query", "1 and '1' are one id"
+            what, hint = "two keys are the same query", "1 and '1' are the same id"
             raise InputError(what, code="duplicate-query", file=label, query=str(query), hint=hint)
         seen.add(str(query))
     return list(map(str, queries))
@@ -153,7 +153,7 @@ def _ids(queries: list[str], tables: list[Any], label: str) -> list[str]:
     if not all(map(_names_something, kinds)):
         at = ((q, i) for q, items in zip(queries, tables, strict=True) for i in items)
         query, item = next((q, i) for q, i in at if not _names_something(type(i)))
-        raise InputError("no id of a document", code="wrong-type", file=label, query=query, expected=_ID, got=item)
+        raise InputError("not a document id", code="wrong-type", file=label, query=query, expected=_ID, got=item)
     return list(map(str, ids))
 
 
@@ -162,14 +162,14 @@ def _names_something(kind: type) -> bool:
 
 
 def _columns(what: str, queries: list[str], tables: list[Any], label: str) -> tuple[Floats, list[str] | None]:
-    """The values of all queries in one array, and their keys where all are text. Text and truth values are no numbers,
-    whatever Python makes of them."""
+    """The values of all queries in one array, and their keys where all are text. Text and booleans are rejected, even
+    where Python converts them."""
     parts, names, textual = [np.zeros(0)], list[str](), True
     for at in range(0, len(tables), _PIECE):
         piece = tables[at : at + _PIECE]
         values = list(chain.from_iterable(map(methodcaller("values"), piece)))
         try:
-            numbers = np.frombuffer(pack(f"{len(values)}d", *values))  # takes no text, as numpy does
+            numbers = np.frombuffer(pack(f"{len(values)}d", *values))  # rejects text, unlike numpy
         except NoNumber:
             raise _no_number(what, queries, tables, label) from None
         if not (np.isfinite(numbers).all() and _TRUTH.isdisjoint(map(type, _maybe_truth(values, numbers)))):
@@ -182,14 +182,14 @@ def _columns(what: str, queries: list[str], tables: list[Any], label: str) -> tu
 
 
 def _maybe_truth(values: list[Any], numbers: Floats) -> Iterable[Any]:
-    """Those that may be truth values. Looking at every value costs as much as reading it, and only 0 and 1 can be one;
-    but where most are, as among grades, picking costs more than it saves."""
+    """Values that may be booleans. Checking every value costs as much as reading it, and only 0 and 1 can be one;
+    but where most are 0 or 1, as among grades, selecting them costs more than it saves."""
     doubtful = np.flatnonzero((numbers == 0) | (numbers == 1))
     return values if len(doubtful) * 3 > len(values) else map(values.__getitem__, doubtful.tolist())
 
 
 def _texts(tables: list[Mapping[Any, Any]]) -> list[str] | None:
-    """All keys, if all are text: joining them, which only text can be, is the fastest way to ask."""
+    """All keys, if all are text: joining them is the fastest way to check."""
     names = list(chain.from_iterable(tables))
     try:
         "".join(names)
@@ -201,7 +201,7 @@ def _texts(tables: list[Mapping[Any, Any]]) -> list[str] | None:
 def _no_number(what: str, queries: list[str], tables: list[Mapping[Any, Any]], label: str) -> InputError:
     at = ((q, i, v) for q, items in zip(queries, tables, strict=True) for i, v in items.items())
     query, item, value = next((q, i, v) for q, i, v in at if not _is_number(v))
-    what, field = f"the {what} is no finite number", str(item)
+    what, field = f"the {what} is not a finite number", str(item)
     return InputError(what, code="bad-value", file=label, query=query, field=field, expected="a number", got=value)
 
 

@@ -1,4 +1,4 @@
-"""`--map query_id=id,topk=results`: what the fields of a user's file are for, and a guess where nobody says."""
+"""Field maps (`--map query_id=id,topk=results`) for a user's own field names, and a guess where no map is given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from karat.formats.run_records import Hit, RunRecord
 
 FileKind = Literal["run", "gold", "corpus", "queries"]
 _HIT, _ITEM = Hit.__struct_fields__, GoldItem.__struct_fields__
-# What a record of each kind may have, and what an entry of its lists may have.
+# Fields that a record of each kind, and an entry of its lists, may have.
 RECORD: dict[FileKind, tuple[str, ...]] = {
     "run": RunRecord.__struct_fields__,
     "gold": GoldEntry.__struct_fields__,
@@ -48,10 +48,10 @@ _KNOWN = sorted({name for kind in RECORD for name in (*RECORD[kind], *ENTRY[kind
 
 
 class FieldMap:
-    """Field of Karat → where a file keeps it. A path may have dots: `topk=response.hits`.
+    """Field of Karat → field of a file. A path may have dots: `topk=response.hits`.
 
-    One map serves all files of a command: an entry counts where a file has its field, so that `query_id=id` may stand
-    beside `query_id=question_id`. `gold.query_id=qid` is for one kind of file only.
+    One map serves all files of a command. An entry counts where a file has its field, so `query_id=id` can be combined
+    with `query_id=question_id`. `gold.query_id=qid` is for one kind of file only.
     """
 
     def __init__(self, entries: Iterable[tuple[str, str]], label: str | None = None, *, strict: bool = False) -> None:
@@ -62,13 +62,13 @@ class FieldMap:
             kind, dot, role = str(name).rpartition(".")
             known = RECORD.get(kind, ()) + ENTRY.get(kind, ()) if dot else _KNOWN  # type: ignore[call-overload]
             if role not in known:
-                hint = did_you_mean(str(name), known) or f"there are {', '.join(known or _KNOWN)}"
+                hint = did_you_mean(str(name), known) or f"known fields: {', '.join(known or _KNOWN)}"
                 raise ConfigError(
                     f"unknown field {shorten(name, 40)!r}", code="unknown-column", file=label, field="map", hint=hint
                 )
             if not isinstance(path, str) or not path:
                 raise ConfigError(
-                    "not the name of a field", code="wrong-type", file=label, field=str(name), expected="text", got=path
+                    "not a field name", code="wrong-type", file=label, field=str(name), expected="text", got=path
                 )
             self._entries.append((str(name), path))
 
@@ -81,7 +81,7 @@ class FieldMap:
             pairs = [text.partition("=") for text in said.split(",")]
             for name, equals, path in pairs:
                 if not (name.strip() and equals and path.strip()):
-                    raise ConfigError("not a map of fields", code="bad-map", field="map", expected=_EXAMPLE, got=said)
+                    raise ConfigError("not a field map", code="bad-map", field="map", expected=_EXAMPLE, got=said)
             return cls([(name.strip(), path.strip()) for name, _, path in pairs], strict=strict)
         label = None
         if isinstance(said, (str, PathLike)):
@@ -89,14 +89,14 @@ class FieldMap:
 
             label = str(said)
             if not Path(label).is_file():
-                raise ConfigError("not a map of fields, and no file", code="bad-map", expected=_EXAMPLE, got=label)
+                raise ConfigError("neither a field map nor a file", code="bad-map", expected=_EXAMPLE, got=label)
             said, _ = load_yaml(Path(label).read_bytes(), label)
         if not isinstance(said, Mapping):
-            raise ConfigError("not a map of fields", code="bad-map", file=label, expected=_EXAMPLE, got=said)
+            raise ConfigError("not a field map", code="bad-map", file=label, expected=_EXAMPLE, got=said)
         return cls(said.items(), label, strict=strict)
 
     def _of_kind(self, kind: FileKind) -> list[tuple[str, tuple[str, str]]]:
-        """(role, entry) for files of a kind: those for this kind only come first, and lists before what is in them."""
+        """(role, entry) for files of a kind: entries for this kind only come first, and lists before their contents."""
         known = {*RECORD[kind], *ENTRY[kind]}
         own = [(entry[0].removeprefix(f"{kind}."), entry) for entry in self._entries if entry[0].startswith(f"{kind}.")]
         every = [*own, *((entry[0], entry) for entry in self._entries if entry[0] in known)]
@@ -113,7 +113,7 @@ class FieldMap:
         return RecordMap(kind, found) if found else None
 
     def refuse_unused(self, files: Iterable[str] = ()) -> None:
-        """An entry that fits nothing is a slip of the pen."""
+        """Raise for an entry that fits no file: it is probably a typo."""
         for name, path in self._entries:
             if (name, path) not in self.used:
                 where = f" of {' and '.join(files)}" if files else ""
@@ -122,12 +122,12 @@ class FieldMap:
                     code="unmapped-field",
                     file=self._label,
                     field="map",
-                    hint="`karat check FILE` shows what a file has",
+                    hint="`karat check FILE` shows the fields of a file",
                 )
 
 
 class RecordMap:
-    """How the records of one file become records that Karat knows."""
+    """How the records of one file are converted to Karat's records."""
 
     def __init__(self, kind: FileKind, roles: Mapping[str, str]) -> None:
         self.kind, self.roles = kind, dict(roles)
@@ -136,7 +136,7 @@ class RecordMap:
         self._of_record = {role: path for role, path in roles.items() if role in RECORD[kind]}
 
     def is_flat(self, records: Iterable[Mapping[str, Any]]) -> bool:
-        """Whether it is enough to rename the columns of a table that begins with these rows."""
+        """Whether renaming the columns is enough for a table that begins with these rows."""
         if any("." in path for path in self.roles.values()) or set(LISTS[self.kind]) & set(self.roles):
             return False
         cells = (record.get(path) for record in records for path in self._of_entry.values())
@@ -155,7 +155,7 @@ class RecordMap:
         return found if isinstance(found, list) else []
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """One record under the names that Karat knows. Other fields stay."""
+        """One record under Karat's names. Other fields stay."""
         taken = {path for path in self.roles.values() if path in record}
         made = {name: value for name, value in record.items() if name not in taken and name not in self.roles}
         for role, path in self._of_record.items():
@@ -177,7 +177,7 @@ class RecordMap:
         if own and own[0] not in made:
             columns = {role: _decoded(dig(record, path)) for role, path in self._of_entry.items()}
             lists = {role: value for role, value in columns.items() if isinstance(value, list)}
-            if {"chunk_id", "doc_id", "id"} & lists.keys():  # ids and scores in lists beside each other
+            if {"chunk_id", "doc_id", "id"} & lists.keys():  # parallel lists of ids and scores
                 for role in lists:
                     made.pop(role, None)
                 made[own[0]] = [dict(zip(lists, row, strict=False)) for row in zip(*lists.values(), strict=False)]
@@ -188,7 +188,7 @@ class RecordMap:
                     made[role] = value
 
     def _bare(self, entry: Any) -> Any:
-        """An id; of hits that are bare passages also the text."""
+        """An id; for hits that are bare passages also the text."""
         return {"chunk_id": entry, "text": entry} if self.kind == "run" and is_text(entry) else entry
 
     def entry(self, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,7 +204,7 @@ _NUMBERS = {"latency_ms", "score", "rank", "grade", "k", "k_raw", "start", "end"
 
 
 def _as_number(role: str, value: Any) -> Any:
-    """Cells of a text table are texts."""
+    """Converts cells of a text table, which are strings."""
     if role not in _NUMBERS or not isinstance(value, str):
         return value
     try:
@@ -215,7 +215,7 @@ def _as_number(role: str, value: Any) -> Any:
 
 
 def dig(record: Any, path: str) -> Any:
-    """What stands at a path, None where nothing does. A field whose own name has dots comes first.
+    """The value at a path, None where there is none. A field whose own name has dots comes first.
 
     >>> dig({"a": {"b.c": [1, 2]}}, "a.b.c.1"), dig({"a.b": 3}, "a.b"), dig({"a": 1}, "a.b")
     (2, 3, None)
@@ -235,7 +235,7 @@ def dig(record: Any, path: str) -> Any:
 
 
 def _decoded(value: Any) -> Any:
-    """A list in a cell of a table is often written as JSON."""
+    """A list in a table cell, which is often written as JSON."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
             return msgspec.json.decode(value)
@@ -244,7 +244,7 @@ def _decoded(value: Any) -> Any:
     return value
 
 
-# What fields are usually called, the likeliest first.
+# Usual names of fields, the likeliest first.
 _USUAL: dict[str, tuple[str, ...]] = {
     "query_id": (
         "query_id",
@@ -300,7 +300,7 @@ _USUAL: dict[str, tuple[str, ...]] = {
     "grade": ("grade", "relevance", "rel", "label", "gain"),
     "latency_ms": ("latency_ms", "took_ms", "latency", "took", "elapsed_ms", "duration_ms", "time_ms"),
 }
-# Words in a longer name that tell the same, the likeliest first.
+# Words in longer names that have the same meaning, the likeliest first.
 _WORDS: dict[str, tuple[str, ...]] = {
     "query_id": ("query", "question", "qid", "request", "topic", "search", "prompt", "case", "sample", "q"),
     "chunk_id": (
@@ -311,7 +311,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "rank": ("rank", "position", "pos", "order"),
     "grade": ("grade", "relevance", "relevant", "rel", "label", "judgement"),
 }
-_ID = 100  # characters that an id may have
+_ID = 100  # maximum length of an id
 _NEEDED: dict[FileKind, tuple[str, ...]] = {
     "run": ("query_id", "topk", "chunk_id", "score", "rank", "text", "latency_ms"),
     "gold": ("query_id", "query", "gold", "chunk_id", "grade", "evidence", "answer"),
@@ -321,7 +321,7 @@ _NEEDED: dict[FileKind, tuple[str, ...]] = {
 
 
 def suggested_map(kind: FileKind, record: Any) -> str | None:
-    """A map to paste, `query_id=id,topk=results`, by the names and kinds of a record's fields."""
+    """A map to paste, `query_id=id,topk=results`, guessed from the names and types of a record's fields."""
     if not isinstance(record, Mapping):
         return None
     found: dict[str, str] = {}
@@ -355,7 +355,7 @@ def suggested_map(kind: FileKind, record: Any) -> str | None:
     if kind == "gold" and not {"gold", "chunk_id", "evidence", "answer"} & found.keys():
         return None
     if kind == "corpus" and found["chunk_id"] in ("id", "_id", "doc_id"):
-        del found["chunk_id"]  # known by that name
+        del found["chunk_id"]  # known under that name
     order = [role for role in _NEEDED[kind] if role in found and found[role] != role]
     return ",".join(f"{role}={found[role]}" for role in order) or None
 
@@ -403,7 +403,7 @@ def _worded(role: str, fields: Mapping[str, Any], taken: set[str]) -> str | None
 
 
 def _guess_places(kind: FileKind, fields: Mapping[str, Any], found: dict[str, str]) -> None:
-    """What the fields of a row are for where no name tells: the query, the item, and what puts items in order."""
+    """Guesses the fields of a row whose names are unknown: the query, the item, and the ranking."""
     flat = all(isinstance(value, (str, int, float, type(None))) and not _is_long(value) for value in fields.values())
     left = [name for name in fields if name not in found.values() and "," not in name]
     numbers = [name for name in left if _fits("score", fields[name])]
@@ -428,7 +428,7 @@ def _is_long(value: Any) -> bool:
 
 
 def _spelling(name: str) -> str:
-    """`query_id`, `Query ID`, `query-id` and `queryId` are one name."""
+    """`query_id`, `Query ID`, `query-id` and `queryId` are the same name."""
     return re.sub(r"[\s_-]+", "", name.lower())
 
 

@@ -1,4 +1,4 @@
-"""Gold sets: JSONL, JSON or YAML, one query an entry (SPEC A2), and single-target sets (A4)."""
+"""Gold sets: JSONL, JSON or YAML, one entry per query (SPEC A2), and single-target sets (A4)."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class GoldReader:
 
     def __init__(self, label: str, options: ReadOptions) -> None:
         self.builder = GoldBuilder(label)
-        lists = ITEMS if options.target is None else None  # else the list is not what is asked for
+        lists = ITEMS if options.target is None else None  # else another field is requested
         self.decoder = RecordDecoder(GoldEntry, freed=options.target, lists=lists)
         self.header: dict[str, Any] = {}
         self._label, self._target = label, options.target
-        # Parts of the builder's columns: put together once, for they may be arrays.
+        # Parts of the builder's columns; concatenated once, since they may be arrays.
         self._ids: list[list[str] | Packed] = []
         self._numbers: dict[str, list[list[Any] | NDArray[Any]]] = {}
 

@@ -23,11 +23,11 @@ from karat.formats.json_lines import Columns, ListField, ValueKind
 from karat.formats.records import RecordDecoder, Records, column, extra_columns, has_field
 
 _KINDS = {"chunk_id": CHUNK, "id": BARE, "doc_id": DOC}
-# Of items that are all alike no object is made.
+# Items that are all alike are read without building objects.
 _NAMED: dict[str, ValueKind] = {"chunk_id": "text?", "id": "text?", "doc_id": "text?"}
 _SPAN: dict[str, ValueKind] = {"quote": "other", "start": "other", "end": "other"}
 ITEMS = ListField("gold", {**_NAMED, "grade": "number", **_SPAN}, "id")
-_NAME_IT = "name a chunk_id; a passage (quote, or start and end) needs the doc_id that it stands in"
+_NAME_IT = "name a chunk_id; a passage (quote, or start and end) needs the doc_id of its document"
 _TEXTS = ("query", "evidence", "answer", "answer_span", "negatives")
 _FIELDS = (*_TEXTS, "as_of", "conversation_id", "source", "entities")
 
@@ -49,7 +49,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         ids = column(self.entries, "query_id")
         if set(map(type, ids)) <= {str}:
             return ids
-        # Sets without ids go by the text of the query.
+        # Sets without ids use the text of the query.
         named = zip(ids, column(self.entries, "id"), column(self.entries, "query"), strict=True)
         ids = [next((name for name in names if name is not None), None) for names in named]
         if None in ids:
@@ -59,7 +59,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def items(self) -> list[list[GoldItem]]:
-        """The gold of every entry in one form, whatever form it was given in."""
+        """The gold of every entry in one form, however it was given."""
         golds = column(self.entries, "gold")
         if (
             self.target is None
@@ -77,7 +77,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         return [i if isinstance(i, GoldItem) else GoldItem(id=i) for i in gold]
 
     def _targets(self, at: int) -> list[str]:
-        """The target of a single-target set, out of the field that was named or that looks like one."""
+        """The target of a single-target set, from the field that was named or that looks like one."""
         assert isinstance(self.entries, list)
         entry = self.entries[at]
         extras = self.decoder.extras(entry)
@@ -92,7 +92,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         if all(v is None for v in (entry.evidence, entry.answer, entry.answer_span, entry.no_answer)):
             raise self.error(
                 at,
-                "nothing says what should be found",
+                "the entry has no gold",
                 code="nothing-to-find",
                 field="gold",
                 expected="gold, evidence, answer, answer_span, no_answer or a target field",
@@ -151,7 +151,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         cutoffs = column(self.entries, "k")
         at = next((at for at, k in enumerate(cutoffs) if k is not None and k < 1), None)
         if at is not None:
-            raise self.error(at, "bad cutoff", code="bad-value", field="k", expected="1 or more", got=cutoffs[at])
+            raise self.error(at, "invalid cutoff", code="bad-value", field="k", expected="1 or more", got=cutoffs[at])
         return [k or 0 for k in cutoffs]
 
     def counts(self) -> list[int] | Ints:
@@ -175,7 +175,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         return unsaid & ~graded[owner]
 
     def answerless(self) -> Bools:
-        """Which queries are known to have no answer."""
+        """Which queries have no answer."""
         if not has_field(self.entries, "no_answer"):
             return np.zeros(len(self.entries), np.bool_)
         return np.array(column(self.entries, "no_answer"), np.bool_)
@@ -200,13 +200,13 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
                 )
 
     def fields(self) -> dict[str, list[Any]]:
-        """What is said of the queries and is no tag."""
+        """Data of the queries that are not tags."""
         columns = {name: column(self.entries, name) for name in _FIELDS if has_field(self.entries, name)}
         columns |= {name: values for name, values in self.extras.items() if not _scalar(values)}
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}
 
     def passages(self) -> list[Passage | None]:
-        """Where the items stand in their documents; nothing where no item says it."""
+        """Where the items are in their documents; empty where no item says so."""
         if self.columns is not None or not any(map(_says_place, self.flat)):
             return []
         return [
@@ -219,11 +219,11 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         start, end = item.start, item.end
         if (start is None) != (end is None):
             lacking = f"{field}.start" if start is None else f"{field}.end"
-            hint = "start and end belong together: of the first character, and of the one after the last"
+            hint = "give both: start is the first character, end the one after the last"
             raise self.error(at, "the field is missing", code="missing-field", field=lacking, hint=hint)
         if start is not None and end is not None and end <= start:
             expected = f"more than start ({start})"
-            raise self.error(at, "bad offset", code="bad-value", field=f"{field}.end", expected=expected, got=end)
+            raise self.error(at, "invalid offset", code="bad-value", field=f"{field}.end", expected=expected, got=end)
         quote = item.quote if item.quote is not None and item.quote.strip() else None
         if quote is None and start is None and item.chunk_id is None and item.id is None:
             expected, hint = "words of the document", "leave it out to mean the whole document"
@@ -243,7 +243,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def extras(self) -> dict[str, list[Any]]:
-        """Fields that are not in the contract; of a single-target set, without the target."""
+        """Fields that are not in the contract; for a single-target set, without the target."""
         single_target = isinstance(self.entries, list) and bool(self.entries) and self.entries[0].gold is None
         return {
             name: values
@@ -253,13 +253,13 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
 
 
 def _likely_map(extras: dict[str, Any]) -> str | None:
-    """What to paste where other fields of an entry look like gold."""
+    """A hint to paste where other fields of an entry look like gold."""
     from karat.formats.field_map import suggested_map
 
     fields = suggested_map("gold", {"query_id": "", **extras})
     if fields is None or not any(fields.startswith(role) for role in ("gold=", "evidence=", "answer=")):
-        return None  # one target in a field of its own
-    return f"say what its fields are: --map {quote(fields)}"
+        return None  # one target in its own field
+    return f"map its fields: --map {quote(fields)}"
 
 
 def _says_place(item: GoldItem) -> bool:

@@ -1,4 +1,4 @@
-"""An entry of a gold file, as it is written and as it is read."""
+"""An entry of a gold file, as written and as read."""
 
 # No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
 import re
@@ -13,13 +13,13 @@ TARGET_FIELD = re.compile(r"(source|target|expected|relevant|correct|gold)(_\w+)
 
 
 class GoldItem(msgspec.Struct, gc=False):
-    """One gold item, with its grade: a chunk, a document, or a passage of a document (`doc_id` with `quote`, or with
-    `start` and `end`), which is looked for in the chunks of the run. Beside a `chunk_id` it is only a note."""
+    """One gold item with its grade: a chunk, a document, or a passage of a document (`doc_id` with `quote`, or with
+    `start` and `end`), which is located in the chunks of the run. Next to a `chunk_id`, a passage is only a note."""
 
     chunk_id: str | int | None = None
     doc_id: str | int | None = None
     id: str | int | None = None  # a chunk or a document, as a bare id
-    grade: float | msgspec.UnsetType = msgspec.UNSET  # not said: 1; beside labels, their highest grade
+    grade: float | msgspec.UnsetType = msgspec.UNSET  # not given: 1; with labels, their highest grade
     quote: str | None = None
     start: Offset | None = None  # of the passage's first character in the document, counted from 0
     end: Offset | None = None  # of the character after its last

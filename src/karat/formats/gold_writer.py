@@ -1,4 +1,4 @@
-"""A gold set as a file: JSONL with a header, which reads back as the same gold set."""
+"""Writes a gold set: JSONL with a header, which reads back as the same gold set."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _NAMES = {BARE: "id", CHUNK: "chunk_id", DOC: "doc_id"}
 def gold_lines(
     gold: Gold, header: Mapping[str, Any], notes: Mapping[int, Mapping[str, Any]] | None = None
 ) -> Iterator[bytes]:
-    """One line for the header, and one per query. Every item has its grade. `notes`: what else is said of an item, by
-    its row; readers pass over it."""
+    """One line for the header, and one per query. Every item has its grade. `notes`: extra data of an item, by
+    its row; readers ignore it."""
     said = {name: value for name, value in msgspec.to_builtins(gold.dataset).items() if value is not None}
-    said.pop("hash", None)  # it is that of another file
+    said.pop("hash", None)  # it is the hash of another file
     yield msgspec.json.encode({"dataset": said, **header}) + b"\n"
     for at in range(len(gold.queries)):
         yield msgspec.json.encode(_entry(gold, at, notes or {})) + b"\n"

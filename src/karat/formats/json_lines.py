@@ -1,8 +1,8 @@
-"""Lines of JSON field by field, and lists of objects as columns, without building an object for any of them.
+"""Reads JSON lines field by field, and lists of objects as columns, without building objects.
 
-The native reader finds out where every value stands, and that all of it is JSON. Ids and numbers of listed objects
-come as arrays; any other value is read by the decoder of its field, a text not before somebody asks for it. Whatever
-is unusual makes `LineReader` give up, and the lines are decoded the usual way: so this is a matter of speed only.
+The native reader locates every value and checks that everything is valid JSON. Ids and numbers of listed objects
+become arrays; any other value is read by the decoder of its field, text only on access. On anything
+unusual `LineReader` gives up, and the lines are decoded the usual way: this only affects speed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from karat.data.native import native
 from karat.data.packed_ids import joined_pieces, packed_pieces
 from karat.files.decode_errors import DECODE_ERRORS
 
-# Of a listed object; with a question mark where null is allowed. Objects with an `other` are left to the decoder.
+# Kinds of fields of a listed object, with a question mark where null is allowed. Objects with `other` are decoded.
 ValueKind: TypeAlias = Literal["text?", "number", "number?", "whole?", "other"]
 
 _LARGEST = 1 << 30  # bytes of a block
-_LEAST = 1 << 12  # objects, or lines, to have room for
+_LEAST = 1 << 12  # minimum capacity, in objects or lines
 _KINDS = {"text?": 0, "number?": 1, "whole?": 2, "other": 3, "number": 1 | 16}
 _VALUE, _SKIP, _LIST, _LIST_OR_NULL = range(4)
 _PLAIN_TEXT, _DIFFERENT, _LACKING = 1, 16, 8
@@ -35,7 +35,7 @@ _STAGES = 8  # names in an object of numbers, at most
 class ListField(NamedTuple):
     """A field with a list of objects, the fields to read of them, and other fields with lists of the same kind.
 
-    Texts are ids: of several, the first is the one that counts. `bare` is what an id without an object means.
+    Texts are ids: of several, the first one counts. `bare` is what an id without an object means.
     `numbers` is a field with an object of numbers. Fields in `beside` that the struct leaves as JSON (`msgspec.Raw`)
     are skipped.
     """
@@ -52,7 +52,7 @@ class Columns(msgspec.Struct, frozen=True):
 
     counts: Ints
     values: Mapping[str, Any]  # Floats (NaN where an object lacks it) or Packed (empty where it does)
-    there: Bools | None = None  # which lists there are; None = all
+    there: Bools | None = None  # which lists are present; None = all
 
     def of_lists(self, lists: Sequence[int]) -> Columns:
         rows = np.flatnonzero(np.repeat(np.isin(np.arange(len(self.counts)), lists), self.counts))
@@ -61,7 +61,7 @@ class Columns(msgspec.Struct, frozen=True):
 
 
 class _Spans(NamedTuple):
-    """Where the values of a field stand; -1 where a line lacks it."""
+    """Where the values of a field are; -1 where a line lacks it."""
 
     first: Ints
     end: Ints
@@ -69,14 +69,14 @@ class _Spans(NamedTuple):
 
 
 class LineTable(msgspec.Struct, frozen=True):
-    """Lines: one value a line for every field, and the objects of their lists as columns."""
+    """Lines: one value per line for every field, and the objects of their lists as columns."""
 
     starts: Ints  # where each line begins
     columns: Mapping[str, Columns]  # field → the objects of its lists
     block: bytes
-    spans: Mapping[str, _Spans]  # field → where its values stand, to be read when somebody asks
+    spans: Mapping[str, _Spans]  # field → where its values are; read on access
     values: dict[str, list[Any]] = {}
-    numbers: Mapping[str, Floats] | None = None  # of the field with an object of numbers: by name, NaN where not said
+    numbers: Mapping[str, Floats] | None = None  # of the field with an object of numbers: by name, NaN where missing
     decoder: Any = None  # of that field
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ class LineTable(msgspec.Struct, frozen=True):
         spans = {name: _Spans(s.first[at], s.end[at], s.of_numbers) for name, s in self.spans.items()}
         values = {name: [column[i] for i in at] for name, column in self.values.items()}
         columns = {name: lists.of_lists(at) for name, lists in self.columns.items()}
-        # Which names the picked lines have is not known: their numbers are read from the text.
+        # The names in the selected lines are unknown: their numbers are read from the text.
         return LineTable(self.starts[at], columns, self.block, spans, values, None, self.decoder)
 
 
@@ -121,7 +121,7 @@ class _Asked(ctypes.Structure):
 
 
 class _Names:
-    """Names and kinds as the native reader takes them."""
+    """Names and kinds in the form of the native reader."""
 
     def __init__(self, kinds: Mapping[str, int]) -> None:
         encoded = [name.encode("utf-8", "surrogatepass") for name in kinds]
@@ -131,7 +131,7 @@ class _Names:
 
 
 class _Room(threading.local):
-    """Arrays that the native reader fills, used again for the next block. Each thread has its own."""
+    """Arrays that the native reader fills, reused for the next block. Each thread has its own."""
 
     size: tuple[int, ...] = ()
 
@@ -156,7 +156,7 @@ class _Room(threading.local):
 
 
 class LineReader:
-    """Reads lines that have some fields, with a decoder for each, and lists of objects."""
+    """Reads lines with given fields, with a decoder for each, and lists of objects."""
 
     _room = _Room()
 
@@ -178,7 +178,7 @@ class LineReader:
         return _LIST if name == lists.name else _LIST_OR_NULL if name in lists.beside else _VALUE
 
     def read(self, block: bytes) -> LineTable | int | None:
-        """The lines of a block; the start of a line with a field that is not known; None for all else."""
+        """The lines of a block; the start of a line with an unknown field; None for anything else."""
         if native() is None or len(block) > _LARGEST:
             return None
         lines, asked = self._call(block)
@@ -187,14 +187,14 @@ class LineReader:
         return None if lines <= 0 else self._table(block, lines, asked)
 
     def _call(self, block: bytes) -> tuple[int, _Asked]:
-        """Number of lines, or why there is none."""
+        """Number of lines, or a code for why they were not read."""
         while True:
             asked = self._asked()
             lines = native().karat_lines(block, len(block), ctypes.byref(asked))
             if lines != _FULL:
                 return lines, asked
             self._line_room = max(self._line_room, block.count(b"\n") + 1)
-            self._item_room *= 4  # no end to it: an object takes more than a byte
+            self._item_room *= 4  # this ends: an object takes more than a byte
 
     def _asked(self) -> _Asked:
         room, fields, items = self._room, self._fields, self._items
@@ -256,7 +256,7 @@ class LineReader:
         return {name: self._room.stages[at, :lines].copy() for at, name in enumerate(names)}
 
     def _values(self, block: bytes, number: int, odd: Ints) -> dict[str, Any] | None:
-        """The columns of one of the lists; None where an object has no id and others have, or one is too long."""
+        """The columns of one of the lists; None where only some objects have an id, or one is too long."""
         room, size = self._room, int(self._room.items[number])
         values: dict[str, Any] = {}
         named = False
@@ -278,7 +278,7 @@ class LineReader:
 
 
 def _read_odd(numbers: Floats, block: bytes, odd: Ints) -> bool:
-    """Read the numbers that take more than one exact step; False where one is none."""
+    """Read the numbers that need more than one exact step; False where one is not a number."""
     if not len(odd):
         return True
     pieces = [block[first : first + size] for first, size in odd[:, 3:].tolist()]
@@ -298,7 +298,7 @@ def _takes_text(decoder: Any) -> bool:
 
 
 def _decoded(decoder: Any, block: bytes, first: Ints, end: Ints) -> list[Any]:
-    """A value for each line; None where it lacks it."""
+    """A value for each line; None where it is missing."""
     there = np.flatnonzero(first >= 0)
     found: list[Any] = decoder.decode_lines(joined_pieces(block, first[there], end[there]))
     if len(there) == len(first):

@@ -1,4 +1,4 @@
-"""Where a table keeps what: columns by what they are for, under usual names or its own, and rows by query."""
+"""Layout of a table: columns by role, under usual or custom names, and rows by query."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Runs: TypeAlias = tuple[list[str], Ints]  # names in a row, and how many rows each of them has
 Groups: TypeAlias = tuple[list[str], Ints, "Ints | None"]  # names, where their rows begin, and the order of the rows
 
-# What a column may be called. The first name that is there wins.
+# Names that a column may have. The first that is present wins.
 NAMES: dict[str, tuple[str, ...]] = {
     "query_id": ("query_id", "qid", "query-id", "q_id", "topic", "topic_id", "query"),
     "chunk_id": ("chunk_id", "item_id", "corpus-id", "corpus_id", "docno", "docid", "id", "passage_id"),
@@ -43,7 +43,7 @@ _KEPT = {name for role, names in NAMES.items() if role != "grade" for name in na
 
 
 class Layout:
-    """Role → column, as a user's file says it; what it does not say goes by the usual names."""
+    """Role → column, from a user's file; roles that it leaves out use the usual names."""
 
     roles = _ROLES
 
@@ -51,15 +51,15 @@ class Layout:
         self.columns, self._said = dict(columns or {}), f", as {label} says" if label else ""
         for role, name in self.columns.items():
             if role not in _ROLES:
-                hint = did_you_mean(str(role), _ROLES) or f"there are {', '.join(_ROLES)}"
+                hint = did_you_mean(str(role), _ROLES) or f"known columns: {', '.join(_ROLES)}"
                 raise ConfigError(f"unknown column {shorten(role, 40)!r}", code="unknown-column", file=label, hint=hint)
             if not isinstance(name, str) or not name:
                 raise ConfigError(
-                    "not the name of a column", code="wrong-type", file=label, field=role, expected="text", got=name
+                    "not a column name", code="wrong-type", file=label, field=role, expected="text", got=name
                 )
 
     def picked(self, schema: Mapping[str, pl.DataType], columns: frozenset[str], label: str) -> dict[str, str]:
-        """The columns that are read, and what they are called from here on: by role where the user says so."""
+        """The columns to read, and their names from here on: by role where the user names them."""
         absent = {role: name for role, name in self.columns.items() if role not in _OF_HIT and name not in schema}
         found = {name: role for role, name in self.columns.items() if name in schema}
         nested = _nested(schema, self.columns.get(LISTS, LISTS))
@@ -79,17 +79,17 @@ class Layout:
         return found
 
     def may_say(self, schema: Mapping[str, pl.DataType], column: str) -> bool:
-        """Whether hits have this column: of the table, or in the objects of its lists."""
+        """Whether hits have this column: in the table, or in the objects of its lists."""
         inner = _nested(schema, self.columns.get(LISTS, LISTS))
         names = schema if inner is None else [field.name for field in getattr(inner, "fields", ())]
         return self.columns.get(column, column) in names
 
     def _renamed(self, usual: str) -> bool:
-        """Whether a column of this name would now be taken for something that the user has under another name."""
+        """Whether a column of this name would be mistaken for one that the user has under another name."""
         return any(usual in NAMES.get(role, (role,)) for role in self.columns)
 
     def exploded(self, frame: pl.DataFrame, label: str) -> tuple[pl.DataFrame, Any] | None:
-        """Of a table with a list a query: a row a hit, and how many each query has. None for a row a hit."""
+        """For a table with a list per query: one row per hit, and the hits of each query. None for one row per hit."""
         import polars as pl
 
         inner = _nested(frame.schema, LISTS)
@@ -112,13 +112,13 @@ class Layout:
 
 
 def find_column(columns: Iterable[str], role: str) -> str | None:
-    """The column that plays a role, by its usual names."""
+    """The column for a role, by its usual names."""
     there = {c.strip().lower(): c for c in columns}
     return next((there[n] for n in NAMES[role] if n in there), None)
 
 
 def _nested(schema: Mapping[str, pl.DataType], name: str) -> Any:
-    """What the lists of a column hold; None where it holds none."""
+    """The type of a column's list elements; None where it has no lists."""
     return getattr(schema.get(name), "inner", None)
 
 
@@ -134,7 +134,7 @@ def read_layout(columns: Any) -> Layout:
         try:
             said, _ = load_yaml(Path(columns).read_bytes(), label)
         except OSError as error:
-            raise ConfigError(f"cannot be read: {error.strerror}", code="unreadable", file=label) from error
+            raise ConfigError(f"cannot read the file: {error.strerror}", code="unreadable", file=label) from error
     if isinstance(said, Mapping):
         return Layout(said, label)
     expected = "a mapping such as `query_id: request_id`"
@@ -142,7 +142,7 @@ def read_layout(columns: Any) -> Layout:
 
 
 class CheckedTable:
-    """Columns by what they are for, checked; errors name the column and the row."""
+    """Columns by role, checked; errors name the column and the row."""
 
     def __init__(self, frame: pl.DataFrame | ParquetColumns, label: str, source: Source | None, first: int = 0) -> None:
         self.frame, self.label, self.source, self._first = frame, label, source, first
@@ -158,7 +158,7 @@ class CheckedTable:
         if found is None:
             from karat.formats.field_map import suggested_map
 
-            # One column at a time, as a Parquet file has them.
+            # One column at a time, since a Parquet file is columnar.
             fields = suggested_map(kind, {name: self.frame[name][0] for name in self.frame.columns})
             raise InputError(
                 f"no column for {role}",
@@ -166,7 +166,7 @@ class CheckedTable:
                 file=self.label,
                 expected="one of " + ", ".join(NAMES[role]),
                 got=", ".join(self.frame.columns),
-                hint=f"say which it is: --map {quote(fields) if fields else f'{role}=COLUMN'}",
+                hint=f"name it: --map {quote(fields) if fields else f'{role}=COLUMN'}",
             )
         return found
 
@@ -209,7 +209,7 @@ class CheckedTable:
         if len(bad):
             row = int(bad[0])
             raise self.error(
-                row, column, "not usable", code="bad-value", expected="a finite number", got=str(values[row])
+                row, column, "invalid value", code="bad-value", expected="a finite number", got=str(values[row])
             )
         if required:
             self._refuse_empty(values, column)
@@ -224,11 +224,11 @@ class CheckedTable:
         if len(bad):
             row, expected = int(bad[0]), "a whole number, 0 or more"
             got = f"{float(numbers[row]):g}"
-            raise self.error(row, column, "bad offset", code="bad-value", expected=expected, got=got)
+            raise self.error(row, column, "invalid offset", code="bad-value", expected=expected, got=got)
         return [None if n != n else int(n) for n in numbers.tolist()]  # only NaN differs from itself
 
     def truths(self, column: str) -> Bools:
-        """The column as truth values: true, 1, yes, and false, 0, no or nothing, in any case."""
+        """The column as booleans: true, 1, yes, and false, 0, no or nothing, in any case."""
         import polars as pl
 
         values = self.frame[column]
@@ -239,7 +239,7 @@ class CheckedTable:
         if len(bad):
             row = int(bad[0])
             raise self.error(
-                row, column, "not usable", code="bad-value", expected="true or false", got=str(values[row])
+                row, column, "invalid value", code="bad-value", expected="true or false", got=str(values[row])
             )
         found: Bools = texts.is_in(list(_TRUE)).to_numpy()
         return found
@@ -258,7 +258,7 @@ class CheckedTable:
         return InputError(what, file=self.label, line=self.line(row), field=column, **more)
 
     def line(self, row: int) -> int | None:
-        """The line of a row in its file; without lines to count, the number of the row."""
+        """The line of a row in its file; without lines, the number of the row."""
         if self.source is None or self.source.is_parquet:
             return self._first + row + 1
         from karat.formats.table_file import records_of
@@ -275,18 +275,18 @@ def has_role(role: str, header: list[str]) -> bool:
 
 
 def is_gold(header: list[str]) -> bool:
-    """Grades, and nothing that puts hits in order."""
+    """Whether there are grades and nothing that orders hits."""
     return has_role("grade", header) and not has_role("score", header) and not has_role("rank", header)
 
 
 def is_run(header: list[str]) -> bool:
-    """Ranks and scores, and no grades: `score` alone may be either."""
+    """Whether there are ranks and scores, and no grades: `score` alone may be either."""
     graded = has_role("grade", [name for name in header if name != "score"])
     return has_role("rank", header) and has_role("score", header) and not graded
 
 
 def refuse_other_system(wanted: str | None, there: Iterable[str], label: str) -> None:
-    """Whoever asks for one system by name must not be given another."""
+    """Raise if the requested system is not in the run."""
     names = set(there)
     if wanted is not None and wanted not in names:
         hint = "it has: " + ", ".join(sorted(name or "(unnamed)" for name in names))
@@ -299,8 +299,8 @@ def runs_of(names: pl.Series) -> Runs:
 
 
 def grouped_rows(found: list[str], sizes: Ints) -> Groups:
-    """Names in the order in which they first appear, where the rows of each begin once they stand together, and the
-    order that brings them together: None where they stand so already."""
+    """Names in the order of first appearance, where the rows of each begin once they are together, and the
+    order that brings them together: None where they are together already."""
     if not Seen().add(found):
         return found, np.append(0, np.cumsum(sizes)), None
     first: dict[str, int] = {}

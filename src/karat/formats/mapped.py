@@ -1,4 +1,4 @@
-"""Files with fields of their own names, read through a map: as records, whatever format they are in."""
+"""Files with custom field names, read through a map: as records, whatever their format."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     import polars as pl
 
 Numbered: TypeAlias = Iterator[tuple["int | None", dict[str, Any]]]
-_SAMPLE = 100  # records by which a file is known
+_SAMPLE = 100  # records used to recognise a file
 _SAYS = ("gold", "evidence", "answer", "answer_span", "no_answer", "negatives")
 _OF_ROW = ("query_id", "system", "chunk_id", "doc_id", "id", "score", "rank", "grade", *sorted(OPTIONAL_COLUMNS))
 
 
 class AnyRecord(msgspec.Struct):
-    """A record of which nothing is known."""
+    """A record with unknown fields."""
 
 
 def container(source: Source) -> Literal["lines", "document", "table"] | None:
-    """How a file holds records; None where it has no fields with names."""
+    """How a file holds records; None where it has no named fields."""
     if source.is_folder:
         return None
     if source.is_parquet:
@@ -65,10 +65,10 @@ def container(source: Source) -> Literal["lines", "document", "table"] | None:
 
 
 def plain_records(source: Source) -> Numbered:
-    """Every record of a file as it is written, with its line."""
+    """Every record of a file as written, with its line."""
     kind = container(source)
     if kind == "table":
-        yield from enumerate(read_table(source).iter_rows(named=True), 2)  # the first line has the names
+        yield from enumerate(read_table(source).iter_rows(named=True), 2)  # the first line is the header
         return
     if kind == "lines":
         decoder = RecordDecoder(AnyRecord)
@@ -98,10 +98,10 @@ def sample(source: Source) -> list[dict[str, Any]]:
     try:
         value, lines = read_document(source)
         if source.looks_like_json:
-            source.document = value, 0  # parsed already, and counted
+            source.document = value, 0  # already parsed and counted
         return [record for _, record in islice(_entries(value, lines, source.label), _SAMPLE)]
     except InputError:
-        return []  # for the reader to say what is wrong with it
+        return []  # the reader reports what is wrong
 
 
 def _decodable(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
@@ -122,7 +122,7 @@ def _first_rows(source: Source) -> list[dict[str, Any]]:
 
 
 def suggestion(source: Source, *kinds: FileKind) -> str | None:
-    """What to paste for a file that is not recognised."""
+    """A map to paste for a file that is not recognised."""
     first = next(iter(sample(source)), None)
     for kind in kinds:
         found = suggested_map(kind, first)
@@ -130,7 +130,7 @@ def suggestion(source: Source, *kinds: FileKind) -> str | None:
             named = {pair.partition("=")[0] for pair in found.split(",")} | set(first or ())
             found = found if named & {"topk", "score", "rank"} else None  # bare pairs are how people write gold
         if found is not None:
-            return f"if it is a {kind} file, say what its fields are: --map {quote(found)}"
+            return f"if it is a {kind} file, map its fields: --map {quote(found)}"
     return None
 
 
@@ -145,8 +145,8 @@ def map_for(fields: FieldMap | None, kind: FileKind, source: Source) -> RecordMa
 
 
 def mapped_kind(source: Source, fields: FieldMap) -> tuple[Literal["run", "gold"], bool] | None:
-    """What a file is, read through a map, and whether that is sure; None where the map does not fit it. Without
-    anything that puts items in order it is gold."""
+    """What a file is, read through a map, and whether that is certain; None where the map does not fit it. Without
+    a rank or score it is gold."""
     records = sample(source)
     run, gold = fields.fitting("run", records), fields.fitting("gold", records)
     made = {name for record in records for name in (run.record(record) if run else ())}
@@ -156,14 +156,14 @@ def mapped_kind(source: Source, fields: FieldMap) -> tuple[Literal["run", "gold"
     if run is not None and "query_id" in made and {"latency_ms", "system"} & made and not {*_SAYS, "grade"} & judged:
         return "run", True
     if gold is None and run is not None and "query_id" in made and {"chunk_id", "doc_id", "id"} & made:
-        return "run", True  # by entries that are for runs only
+        return "run", True  # by fields that only runs have
     if gold is None or not {*_SAYS, "chunk_id", "doc_id", "grade"} & judged:
         return None
     return "gold", bool({*_SAYS, "grade"} & judged)
 
 
 def mapped_run(source: Source, fields: RecordMap, options: ReadOptions) -> Run:
-    """A run through a map: a list of hits a record, or a record a hit."""
+    """A run through a map: one record per query with a list of hits, or one record per hit."""
     kind = container(source)
     if kind == "table" and fields.is_flat(sample(source)):
         from karat.formats.parquet import ParquetRun
@@ -197,14 +197,14 @@ def _frame_run(
     label: str,
     score_field: str | None,
 ) -> FrameRun:
-    """A record a hit, as the rows of a table."""
+    """One record per hit, as the rows of a table."""
     run = FrameRun(_rows(records, fields, label), label, options.system)
     run.score_field = score_field
     return run
 
 
 class MappedRun(RunLog):
-    """Lines of JSON, read as the records of a run log that stand on the same lines."""
+    """JSON lines, read as run log records on the same lines."""
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class MappedRun(RunLog):
     def _parts(self, columns: frozenset[str], lists: frozenset[str]) -> Iterator[SystemRecords]:
         plain, decoder = RecordDecoder(AnyRecord), RecordDecoder(RunRecord)
         for batch in read_column_batches(self._records, plain):
-            assert isinstance(batch.records, list)  # a decoder that names no lists reads no lines as columns
+            assert isinstance(batch.records, list)  # without named lists, no lines are read as columns
             pairs = zip(batch.records, batch.lines, strict=True)
             records = [
                 decode_record(decoder, self._fields.record(plain.extras(record)), self.label, line)
@@ -243,7 +243,7 @@ class MappedRun(RunLog):
 
 
 def mapped_gold(source: Source, fields: RecordMap, options: ReadOptions) -> Gold:
-    """A gold set through a map: an entry a query, or a row a judgement."""
+    """A gold set through a map: one entry per query, or one row per judgement."""
     if container(source) == "table" and fields.is_flat(sample(source)):
         frame = read_table(source)
         taken = [name for name in fields.roles if name in frame.columns and name not in fields.roles.values()]
@@ -277,7 +277,7 @@ def gold_of_records(
 
 
 def _rows(records: Iterable[tuple[int | None, dict[str, Any]]], fields: RecordMap, label: str) -> pl.DataFrame:
-    """A row a record, with the columns that a table of hits or judgements has."""
+    """One row per record, with the columns of a table of hits or judgements."""
     import polars as pl
 
     made = [fields.record(record) for _, record in records]
@@ -304,6 +304,6 @@ def _is_tag(value: Any) -> bool:
 
 
 def mapped_records(source: Source, fields: FieldMap | None, kind: FileKind) -> Numbered:
-    """The records of a corpus or of bare queries under the names that Karat knows."""
+    """The records of a corpus or of bare queries under Karat's names."""
     found = map_for(fields, kind, source) or RecordMap(kind, {})
     return ((line, found.record(record)) for line, record in plain_records(source))

@@ -1,4 +1,4 @@
-"""Reads hard negatives: what looks right for a query and is not."""
+"""Reads hard negatives: items that look relevant to a query but are not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXPECTED = "`query_id` and `negatives` in every entry, or {query: [ids]}"
 
 
 class NegativesEntry(msgspec.Struct, kw_only=True, gc=False):
-    """The negatives of one query; other fields, such as those of a gold set, are passed over."""
+    """The negatives of one query; other fields, such as those of a gold set, are ignored."""
 
     query_id: str | int | None = None
     query: str | None = None
@@ -60,6 +60,6 @@ def _entries(source: Source) -> dict[str, list[str]]:
             hint = meant(["query_id", "negatives"], decoder.extra_names.values())
             raise place.error("the field is missing", code="missing-field", field="query_id", hint=hint)
         if query in found:
-            raise place.error("this query stands twice", code="duplicate-query", query=query)
+            raise place.error("this query appears twice", code="duplicate-query", query=query)
         found[query] = list(dict.fromkeys(map(str, entry.negatives or ())))
     return found

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 ROWS = 125_000  # of hits at a time
-_LISTS = 125  # the same of lists, as long as nobody knows how long they are
+_LISTS = 125  # the same for lists, until their length is known
 _LOOKED = 10_000
-# In memory, about; by these a table is cut into parts.
+# Approximate sizes in memory, used to split a table.
 _BYTES_A_HIT, _BYTES_A_LIST = 40, 4_000
 
 
 class ParquetRun(Run):
-    """Tables one after the other, as if they were one."""
+    """Several tables, read as if they were one."""
 
     threaded = True
 
@@ -36,7 +36,7 @@ class ParquetRun(Run):
     ) -> None:
         self.label, self.scans, self._system, self._layout = label, scans, system, layout or Layout()
         self._rows = rows
-        self._begun: tuple[frozenset[str], Begun[pl.DataFrame]] | None = None  # read before queries came back
+        self._begun: tuple[frozenset[str], Begun[pl.DataFrame]] | None = None  # read before a query came back
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         begun = Begun(self._frames(columns))
@@ -51,14 +51,14 @@ class ParquetRun(Run):
         return any(self._layout.may_say(scan.schema(), column) for scan in self.scans)
 
     def parts(self, least: int) -> list[Run] | None:
-        """`least`: bytes that a part should have."""
+        """`least`: minimum bytes of a part."""
         names = self._layout.picked(self.scans[0].schema(), frozenset(), self.scans[0].path)
         rows = least // _BYTES_A_HIT if LISTS not in names.values() else least // _BYTES_A_LIST
         ranges = [part for scan in self.scans for part in self._cut(scan, rows)]
         return [type(self)(self.label, [part], None, self._layout) for part in ranges] if len(ranges) > 1 else None
 
     def _cut(self, scan: Scan, rows: int) -> Iterator[Scan]:
-        """Ranges of rows that begin where a query does. One that goes on in the next file is found out later."""
+        """Ranges of rows that begin with a query. A query that continues in the next file is detected later."""
         stop, start = scan.height(), scan.start
         while start < stop:
             end = self._query_start(scan, start + rows, stop)
@@ -88,7 +88,7 @@ class ParquetRun(Run):
         return whole
 
     def _frames(self, columns: frozenset[str]) -> Iterator[pl.DataFrame]:
-        """Some rows at a time, under the names of their roles: about ROWS hits."""
+        """Some rows at a time, about ROWS hits, with columns renamed to their roles."""
         for scan in self.scans:
             names = self._layout.picked(scan.schema(), columns, scan.path)
             at, stop = scan.start, scan.height()
@@ -109,7 +109,7 @@ def _kept(begun: Begun[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 
 def _next_size(frame: pl.DataFrame) -> int:
-    """Rows that hold about ROWS hits, if lists go on as they are."""
+    """Rows that hold about ROWS hits, if lists keep their length."""
     import polars as pl
 
     if LISTS not in frame.columns or not isinstance(frame.schema[LISTS], pl.List):
@@ -118,7 +118,7 @@ def _next_size(frame: pl.DataFrame) -> int:
 
 
 class _Whole(ParquetRun):
-    """For tables whose queries are scattered: the columns that count in memory, grouped."""
+    """For tables with scattered queries: the needed columns in memory, grouped."""
 
     def parts(self, least: int) -> list[Run] | None:
         return None
@@ -129,7 +129,7 @@ class _Whole(ParquetRun):
             list(begun if begun and begun.is_whole and read == columns else self._frames(columns)), self.label
         )
         for hits in FrameRun(whole, self.label, self._system, layout=self._layout, named=True).slices(columns, audit):
-            yield replace(hits, places=None)  # the frame does not outlive the pass
+            yield replace(hits, places=None)  # the frame is dropped after the pass
 
 
 def streamed(
@@ -140,7 +140,7 @@ def streamed(
     system: str | None = None,
     layout: Layout | None = None,
 ) -> Iterator[Hits]:
-    """Pieces of whole queries, each with the number of its first row → slices; their columns have their roles' names.
+    """Pieces of whole queries, each with the number of its first row → slices; columns are named by role.
     Raises Ungrouped where a query comes back."""
     done: dict[str, Seen] = {}
     for first, piece in pieces:
@@ -156,7 +156,7 @@ def streamed(
 
 def whole_queries(frames: Iterable[pl.DataFrame], label: str) -> Iterator[tuple[int, pl.DataFrame]]:
     """The same rows, cut where a query ends, with the number of the first row of each piece."""
-    begun: list[pl.DataFrame] = []  # rows of one query, which may go on
+    begun: list[pl.DataFrame] = []  # rows of one query, which may continue
     first = 0
     for frame in frames:
         if not frame.height:
@@ -182,20 +182,20 @@ def joined(frames: list[pl.DataFrame], label: str) -> pl.DataFrame:
     except pl.exceptions.PolarsError as error:
         shapes = list(dict.fromkeys(", ".join(f"{n}: {t}" for n, t in frame.schema.items()) for frame in frames))
         what = "the files of this table do not have the same columns"
-        hint = "give the files that belong together, or write them anew with one schema"
+        hint = "give the files that belong together, or rewrite them with one schema"
         raise InputError(
             what, code="mixed-columns", file=label, expected=shapes[0], got=shapes[-1], hint=hint
         ) from error
 
 
 def _other_query(begun: list[pl.DataFrame], frame: pl.DataFrame) -> bool:
-    """Whether a frame of one query is of another one than those before it."""
+    """Whether a frame of one query belongs to another query than those before it."""
     column = find_column(frame.columns, "query_id")
     return bool(begun) and column is not None and begun[-1][column][-1] != frame[column][0]
 
 
 def _last_query(frame: pl.DataFrame) -> int:
-    """Where the rows of the last query begin; 0 where there is but one, or no column that tells."""
+    """Where the rows of the last query begin; 0 where there is only one, or no query column."""
     column = find_column(frame.columns, "query_id")
     if column is None:
         return frame.height

@@ -1,4 +1,4 @@
-"""Input that can be read only once, as in `zcat run.gz | karat eval -`: it is copied to a temporary file."""
+"""Input that can be read only once, as in `zcat run.gz | karat eval -`, is copied to a temporary file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _copies: dict[tuple[int, int], _Copy] = {}  # by device and inode of the pipe
 
 
 def copied(pipe: Path, label: str) -> Path:
-    """A file with all that comes out of a pipe. The same file is returned again until more is written to the pipe."""
+    """A file with the whole output of a pipe. The same file is returned until more is written to the pipe."""
     try:
         about = pipe.stat()
         key = about.st_dev, about.st_ino
@@ -30,7 +30,7 @@ def copied(pipe: Path, label: str) -> Path:
             file.flush()
             _copies[key] = _Copy(pipe.stat().st_mtime_ns, file)
     except OSError as error:
-        what = f"cannot be copied to a temporary file: {error.strerror or error}"
-        hint = "make room there, or name another folder in the environment variable TMPDIR"
+        what = f"cannot copy the input to a temporary file: {error.strerror or error}"
+        hint = "free disk space, or set TMPDIR to another folder"
         raise InputError(what, code="unreadable", file=label, expected=tempfile.gettempdir(), hint=hint) from error
     return Path(_copies[key].file.name)

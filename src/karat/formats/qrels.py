@@ -28,15 +28,15 @@ def read_qrels(source: Source) -> Gold:
 
 
 class _Judgements:
-    """Lines of qrels, block after block, with no Python text kept of an item."""
+    """Lines of qrels, block by block, without keeping Python strings of items."""
 
     def __init__(self) -> None:
         self._first: dict[str, int] = {}  # queries, each with its first line
-        self._runs: list[str] = []  # queries as they come, and how many lines of each
+        self._runs: list[str] = []  # queries in order, and how many lines each has
         self._sizes, self._grades, self._items = array("q"), array("d"), PackedIds()
 
     def add_block(self, block: bytes, line: int) -> bool:
-        """A block at once; False where it must be looked at line by line."""
+        """Read a block at once; False where it must be read line by line."""
         rows = read_rows(block, columns=4, exactly=True, number=3)
         if rows is None:
             return False
@@ -49,7 +49,7 @@ class _Judgements:
         return True
 
     def add_one_by_one(self, block: bytes, line: int, label: str) -> None:
-        """Any white space, empty lines, and errors that name the line."""
+        """Reads any white space and empty lines, and reports errors with the line."""
         items: list[str] = []
         for number, raw in enumerate(block.split(b"\n"), line):
             parts = raw.split()

@@ -1,4 +1,4 @@
-"""What is asked: the queries of a gold set, without their gold."""
+"""The questions to ask: the queries of a gold set, without their gold."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from karat.formats.read import read_gold
 from karat.formats.records import RecordDecoder, decode_record, read_records
 
 _FOUND = ("gold", "evidence", "answer", "answer_span", "no_answer", "negatives")
-_TOLD = ("as_of", "conversation_id")  # a system knows these in production; answers and evidence it does not
+_TOLD = ("as_of", "conversation_id")  # known to a system in production, unlike answers and evidence
 
 
 class BareQuery(msgspec.Struct, kw_only=True):
-    """A query that nobody has judged yet: `query_id` and `query`, or `_id` and `text` as BEIR has them."""
+    """A query without judgements: `query_id` and `query`, or `_id` and `text` as in BEIR."""
 
     query_id: str | int | None = None
     _id: str | int | None = None
@@ -37,7 +37,7 @@ def read_questions(
 ) -> list[Question]:
     """The questions of a gold set in any form, or of a file with bare queries.
 
-    Of a BEIR folder, and of its queries.jsonl, those of one split. `columns`: as in `read_gold`.
+    For a BEIR folder or its queries.jsonl, those of one split. `columns`: as in `read_gold`.
     """
     fields = FieldMap.of(columns)
     if isinstance(queries, (str, PathLike)) and format is None and target is None:
@@ -59,7 +59,7 @@ def is_bare(
     split: str = "test",
     columns: FieldMap | None = None,
 ) -> bool:
-    """Whether a file holds queries and nothing that says what should be found."""
+    """Whether a file holds queries and no gold."""
     source = Source(Path(path))
     if columns is not None and _is_mapped_bare(source, columns):
         return True
@@ -77,7 +77,7 @@ def _question(gold: Gold, at: int) -> Question:
 
 
 def _is_mapped_bare(source: Source, fields: FieldMap) -> bool:
-    """Whether a file says what is asked, and not what should be found."""
+    """Whether a file has queries without gold."""
     records = sample(source)
     found = fields.fitting("queries", records)
     gold = fields.fitting("gold", records) or RecordMap("gold", {})
@@ -86,7 +86,7 @@ def _is_mapped_bare(source: Source, fields: FieldMap) -> bool:
 
 
 def bare_questions(source: Source, fields: FieldMap | None = None) -> list[Question]:
-    """All queries of a file that nobody has judged yet."""
+    """All queries of a file without judgements."""
     source.refuse_nonsense()
     found: dict[str, Question] = {}
     decoder = RecordDecoder(BareQuery)
@@ -102,11 +102,11 @@ def bare_questions(source: Source, fields: FieldMap | None = None) -> list[Quest
         if text is None or not text.strip():
             raise _without_text(place, query)
         if query in found:
-            raise place.error("this query stands twice", code="duplicate-query", query=query)
+            raise place.error("this query appears twice", code="duplicate-query", query=query)
         tags = record.tags
         found[query] = Question(query, text, tags if isinstance(tags, dict) else {"tags": tags})
     return list(found.values())
 
 
 def _without_text(place: SourcePlace, query: str) -> InputError:
-    return place.error("a query without text cannot be asked", code="missing-text", query=query, field="query")
+    return place.error("the query has no text", code="missing-text", query=query, field="query")

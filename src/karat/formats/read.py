@@ -1,4 +1,4 @@
-"""Anything a user has → a Run or a Gold set."""
+"""Reads any supported input as a Run or a Gold set."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _GOLD = re.compile(rb'^[\s{-]*(?:[^\n]*[{,]\s*)?"?(gold|evidence|answer_span|no_
 def read_run(
     run: Any, *, format: str | None = None, system: str | None = None, hits: Lists = "topk", columns: Any = None
 ) -> Run:
-    """A run from a file (any format, recognised from its content), a dict, records, or a frame.
+    """Read a run from a file (any format, recognised from its content), a dict, records, or a frame.
 
-    `hits`: of a run log the final lists (`topk`), those before reranking (`raw`), or those of the query before it was
-    rewritten (`topk_original`). `columns`: what its fields or columns are for, where their names do not tell: a
+    `hits`: which lists of a run log: the final ones (`topk`), those before reranking (`raw`), or those of the query
+    before rewriting (`topk_original`). `columns`: a field map for fields or columns with other names: a
     mapping such as `{"query_id": "request.id", "topk": "results"}`, the same as text, or a YAML file that holds one.
     """
     if isinstance(run, Run):
@@ -56,7 +56,7 @@ def read_run(
         if files is not None:
             return files_run(str(run), files, options)
         source = Source(Path(run), is_run=True)
-        if format is None and columns is not None:  # under names of its own a table cannot be told by them
+        if format is None and columns is not None:  # a table with custom names cannot be recognised by them
             format = "table-folder" if source.is_folder else "parquet" if source.is_parquet else "table"
         found = find_format(source, "run", format)
         if columns is not None and found.name not in _TABLES:
@@ -74,9 +74,9 @@ def read_run(
 def read_gold(
     gold: Any, *, format: str | None = None, target: str | None = None, split: str = "test", columns: Any = None
 ) -> Gold:
-    """A gold set from a file (any format, recognised from its content), a dict, entries, or a frame.
+    """Read a gold set from a file (any format, recognised from its content), a dict, entries, or a frame.
 
-    `columns`: what its fields are for, as in `read_run`.
+    `columns`: a field map, as in `read_run`.
     """
     options = ReadOptions(target=target, split=split)
     if isinstance(gold, Gold):
@@ -102,7 +102,7 @@ def read_gold(
 
 
 def _gold_from(source: Source, format: Format, options: ReadOptions) -> Gold:
-    """A file with a mistake is read again where that tells the line of an entry."""
+    """Read a file with an error again, if that gives the line of an entry."""
     try:
         return format.read_gold(source, options)
     except InputError as error:
@@ -120,7 +120,10 @@ def find_format(source: Source, kind: Kind, name: str | None = None) -> Format:
         found = REGISTRY.require(name)()
         if kind not in found.kinds:
             raise InputError(
-                f"the format {name!r} reads no {kind} files", code="wrong-format", file=source.label, hint=_known(kind)
+                f"the format {name!r} does not read {kind} files",
+                code="wrong-format",
+                file=source.label,
+                hint=_known(kind),
             )
         return found
     _refuse_other_files(source)
@@ -133,8 +136,8 @@ def find_format(source: Source, kind: Kind, name: str | None = None) -> Format:
 
 
 def find_kind(source: Source, fields: FieldMap | None = None) -> tuple[Kind, str, bool]:
-    """What a file is, in which format, and whether that is sure, where nobody says. Rows of queries and items without
-    grade, rank or score may be either: they are taken for gold."""
+    """What a file is, in which format, and whether that is certain. Rows of queries and items without
+    grade, rank or score may be either: they are read as gold."""
     source.refuse_nonsense()
     if fields is not None:
         from karat.formats.mapped import mapped_kind
@@ -161,26 +164,26 @@ def _recognise(source: Source, kind: Kind) -> Format | None:
 
 
 def _refuse_other_files(source: Source) -> None:
-    """Saved results, and labels: with a query and a chunk in every line they would pass for a single-target set."""
+    """Reject saved results and labels: with a query and a chunk per line they look like a single-target set."""
     if _RESULT.match(source.head):
-        what = "this is a result that Karat saved, no run and no gold set"
-        hint = "give the run that it was made from; `karat compare` and `read_result` take results"
+        what = "this is a saved Karat result, not a run or a gold set"
+        hint = "use the run it was made from, or read results with `karat compare` or `read_result`"
         raise InputError(what, code="saved-result", file=source.label, hint=hint)
     if {"grade", "annotator"} <= set(source.first_object or ()):
-        what = "this is a labels file, no run and no gold set"
-        hint = "give the gold set, or a file of bare queries, with --gold, and the labels with --labelled"
+        what = "this is a labels file, not a run or a gold set"
+        hint = "pass the gold set (or a file of queries) with --gold, and the labels with --labelled"
         raise InputError(what, code="labels-file", file=source.label, hint=hint)
 
 
 def _says_gold(source: Source) -> bool:
-    """Whether records say what should be found; for the reader of gold any file with a `query_id` might be gold."""
+    """Whether records name what should be found; to the gold reader any file with a `query_id` might be gold."""
     from karat.formats.gold_records import TARGET_FIELD
 
     return bool(_GOLD.search(source.head)) or any(map(TARGET_FIELD.fullmatch, source.first_object or {}))
 
 
 def _is_swapped(source: Source, kind: Kind) -> Format | None:
-    """The format of a file that is surely of the other kind."""
+    """The format of a file that is certainly of the other kind."""
     other = _recognise(source, _OTHER[kind])
     if (
         other is None
@@ -196,7 +199,7 @@ def _refuse_swapped(source: Source, kind: Kind) -> None:
     other = _is_swapped(source, kind)
     if other is None:
         return
-    what = f"this looks like {_ARTICLE[_OTHER[kind]]} ({other.name}), not like {_ARTICLE[kind]}"
+    what = f"this looks like {_ARTICLE[_OTHER[kind]]} ({other.name}), not {_ARTICLE[kind]}"
     got = source.first_line.decode("utf-8", "replace") or None
     raise InputError(what, code="swapped", file=source.label, got=got, hint=SWAPPED)
 
@@ -205,7 +208,7 @@ def _unrecognised(source: Source, *kinds: Kind) -> InputError:
     from karat.formats.mapped import suggestion
 
     options = " or ".join(f"--{kind}-format" for kind in kinds)
-    named = f"name the format with {options}" if len(kinds) == 1 else "docs/formats.md shows what each looks like"
+    named = f"name the format with {options}" if len(kinds) == 1 else "docs/formats.md shows examples of each"
     return InputError(
         f"not recognised as a {' or '.join(kinds)} file",
         code="unrecognised",

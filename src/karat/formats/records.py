@@ -1,4 +1,4 @@
-"""Records out of JSONL, a JSON list or YAML: decoded into a struct, with unknown fields kept."""
+"""Records from JSONL, a JSON list or YAML: decoded into a struct, with unknown fields kept."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from karat.formats.json_lines import Columns, LineReader, LineTable, ListField
 S = TypeVar("S", bound=msgspec.Struct)
 Lines: TypeAlias = Sequence[int | None]
 Batch: TypeAlias = tuple[list[S], Lines]
-Records: TypeAlias = "list[S] | LineTable"  # one by one, or lines that are all alike field by field
-# The line of each entry of a list, by the list's id(): of the outermost list, or of those right under a mapping.
+Records: TypeAlias = "list[S] | LineTable"  # one by one, or field by field where all lines are alike
+# The line of each entry of a list, by the list's id(): of the outermost list, or of those directly in a mapping.
 EntryLines: TypeAlias = dict[int, list[int]]
 
-_BETWEEN = re.compile(r"[\s,:]*")  # what stands between the values of a JSON document
+_BETWEEN = re.compile(r"[\s,:]*")  # what separates the values of a JSON document
 _BATCH_BYTES = 1 << 20
 _BATCH_RECORDS = 1000
-_PATIENCE = 3  # blocks that could not be read as columns, after which no other is tried
+_PATIENCE = 3  # failed attempts to read blocks as columns, after which none is tried
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\[\d+\]`)?$", re.S)
-_LEARNT = 100  # more fields than that are no schema but data
-_UNLEARNABLE = re.compile(r'[\\"\x00-\x1f]')  # what msgspec does not take in the name of a field
+_LEARNT = 100  # more fields than this are data, not a schema
+_UNLEARNABLE = re.compile(r'[\\"\x00-\x1f]')  # what msgspec does not accept in a field name
 
 
 class RecordBatch(NamedTuple, Generic[S]):
@@ -46,11 +46,11 @@ class RecordBatch(NamedTuple, Generic[S]):
 
 
 class RecordDecoder(Generic[S]):
-    """Decodes into `base`; a field that `base` does not know is added to the struct when it first appears.
+    """Decodes into `base`; a field that `base` lacks is added to the struct when it first appears.
 
-    So known fields are checked and fast, and no field is lost: those that cannot be added are kept in a dict beside.
+    So known fields are checked and fast, and no field is lost: those that cannot be added are kept in a separate dict.
     `extra_names` maps attribute → field of those that were added.
-    `freed` names a field that means something else here than in `base`: it is treated as one that `base` lacks.
+    `freed` names a field with another meaning than in `base`: it is treated as unknown.
     `lists` names a field whose lists of objects can be read as columns.
     """
 
@@ -58,14 +58,14 @@ class RecordDecoder(Generic[S]):
         self.base, self._lists = base, lists
         self.extra_names: dict[str, str] = {}
         self._freed = {freed: f"{freed} (unused)"} if freed in base.__struct_fields__ else {}
-        self._unlike = 0  # blocks in a row that could not be read as columns
+        self._unlike = 0  # consecutive blocks that could not be read as columns
         self._refresh()
 
     def _refresh(self) -> None:
         self.struct = self._struct(forbid_unknown_fields=True, gc=False)
         self._decoder = msgspec.json.Decoder(self.struct)
-        self._loose: type[S] | None = None  # the same with a dict; made when it is needed
-        self._reader: LineReader | None = None  # made when it is needed
+        self._loose: type[S] | None = None  # the same with a dict; created on demand
+        self._reader: LineReader | None = None  # created on demand
 
     def _struct(self, **options: Any) -> type[S]:
         names = {**self._freed, **self.extra_names}
@@ -82,7 +82,7 @@ class RecordDecoder(Generic[S]):
         except msgspec.ValidationError as error:
             if "got `numpy." not in str(error):
                 raise
-            # Scores straight from a retriever are numpy's more often than not.
+            # Scores from a retriever are often numpy values.
             plain = msgspec.to_builtins(value, enc_hook=_plain)
             return self._decode(lambda kind: msgspec.convert(plain, kind))
 
@@ -108,14 +108,14 @@ class RecordDecoder(Generic[S]):
         return record
 
     def decode_known_lines(self, block: bytes) -> list[S] | None:
-        """All lines of a block at once, or None where one of them needs a closer look."""
+        """All lines of a block at once, or None where they must be read one by one."""
         try:
             return self._decoder.decode_lines(block)
         except DECODE_ERRORS:
             return None
 
     def read_lines(self, block: bytes) -> LineTable | None:
-        """All lines of a block as columns, or None where the plain reader must look at them."""
+        """All lines of a block as columns, or None where the plain reader must read them."""
         if self._lists is None or self._freed or self._unlike == _PATIENCE or native() is None:
             return None
         found = self._line_reader(self._lists).read(block)
@@ -139,7 +139,7 @@ class RecordDecoder(Generic[S]):
         return self._reader
 
     def extras(self, record: S) -> dict[str, Any]:
-        """The fields of a record that `base` does not know."""
+        """The fields of a record that `base` does not have."""
         named = ((name, getattr(record, attribute, None)) for attribute, name in self.extra_names.items())
         found = {name: value for name, value in named if value is not None}
         return {**found, **getattr(record, "__dict__", {})}
@@ -157,7 +157,7 @@ def column(records: Records[Any], name: str) -> list[Any]:
 
 
 def has_field(records: Records[Any], name: str) -> bool:
-    """False where no record can have the field: none of their file does so far."""
+    """False where no record can have the field, because none in the file has had it so far."""
     if isinstance(records, LineTable):
         return name in records
     return not records or name in records[0].__struct_fields__
@@ -168,7 +168,7 @@ def pick(records: Records[S], at: Sequence[int]) -> Records[S]:
 
 
 def extra_columns(records: Records[Any], extra_names: dict[str, str]) -> dict[str, list[Any]]:
-    """The fields of many records that their struct did not know at first, field by field; None where one lacks it."""
+    """The added fields of many records, field by field; None where a record lacks one."""
     if isinstance(records, LineTable):
         return {name: column(records, name) for name in extra_names.values()}
     columns = {name: [getattr(r, a, None) for r in records] for a, name in extra_names.items()}
@@ -182,13 +182,13 @@ def extra_columns(records: Records[Any], extra_names: dict[str, str]) -> dict[st
 def read_records(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[S, SourcePlace]]:
     """Every record with its place."""
     for batch in read_column_batches(source, decoder):
-        assert isinstance(batch.records, list)  # a decoder that names no lists reads no lines as columns
+        assert isinstance(batch.records, list)  # without named lists, no lines are read as columns
         for record, line in zip(batch.records, batch.lines, strict=True):
             yield record, SourcePlace(source.label, line)
 
 
 def read_column_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[RecordBatch[S]]:
-    """Records some at a time: small enough that their memory is used again at once."""
+    """Records some at a time: few enough that their memory is reused quickly."""
     if is_json_lines(source):
         yield from _decode_lines(source, decoder)
         return
@@ -234,7 +234,7 @@ def _decode_block(
     if (records := decoder.decode_known_lines(block)) is not None and len(records) == len(lines):
         yield RecordBatch(records, lines, {}, places)
     else:
-        # A blank line, a field not met before, or a mistake: one by one, to cope or to say where.
+        # A blank line, a new field or an error: read one by one, to handle it or to report its line.
         numbered = zip(lines, block.split(b"\n"), strict=False)
         filled = ((line, raw) for line, raw in numbered if raw and not raw.isspace())
         for entries, numbers in decode_entries(filled, decoder, label):
@@ -274,7 +274,7 @@ def read_document(source: Source) -> tuple[Any, EntryLines]:
             return value, _entry_lines(text.decode("utf-8", "replace"), value) if source.wants_lines else {}
         except DECODE_ERRORS as error:
             raise _document_error(error, text, source.label) from error
-    from karat.files.yaml import load_yaml  # PyYAML is slow to import, and most files are no YAML
+    from karat.files.yaml import load_yaml  # PyYAML is slow to import, and most files are not YAML
 
     return load_yaml(text, source.label)
 
@@ -309,7 +309,7 @@ def _entry_lines(text: str, value: Any) -> EntryLines:
 
 
 def list_entries(value: Any, lines: EntryLines, label: str) -> Iterator[tuple[int | None, dict[str, Any]]]:
-    """The entries of a list, or of the list of objects under a mapping (a header may hold other lists)."""
+    """The entries of a list, or of the list of objects in a mapping (a header may hold other lists)."""
     if isinstance(value, dict):
         lists = [v for v in value.values() if isinstance(v, list)]
         value = next((v for v in lists if v and isinstance(v[0], dict)), lists[0] if lists else value)
@@ -321,7 +321,12 @@ def list_entries(value: Any, lines: EntryLines, label: str) -> Iterator[tuple[in
         line = numbers[i] if i < len(numbers) else None
         if not isinstance(entry, dict):
             raise InputError(
-                f"entry {i + 1} is no object", code="wrong-type", file=label, line=line, expected="an object", got=entry
+                f"entry {i + 1} is not an object",
+                code="wrong-type",
+                file=label,
+                line=line,
+                expected="an object",
+                got=entry,
             )
         yield line, entry
 
@@ -335,7 +340,7 @@ def decode_record(decoder: RecordDecoder[S], entry: bytes | dict[str, Any], labe
 
 @contextmanager
 def no_gc() -> Iterator[None]:
-    """Millions of small objects that live on: looking for cycles among them costs half the time."""
+    """Pause garbage collection: looking for cycles among millions of small objects takes half the time."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -346,7 +351,7 @@ def no_gc() -> Iterator[None]:
 
 
 def is_json_lines(source: Source) -> bool:
-    """One JSON object a line, not one value over the whole file (a list, or an unfinished first line)."""
+    """Whether there is one JSON object per line, not one value over the whole file."""
     if not source.first_line.startswith(b"{"):
         return False
     try:

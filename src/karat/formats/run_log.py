@@ -1,4 +1,4 @@
-"""Karat's run log: JSONL, one query a line, with ranked hits, timings and provenance (SPEC A1)."""
+"""Karat's run log: JSONL, one query per line, with ranked hits, timings and provenance (SPEC A1)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from karat.formats.run_records import RunRecord, slim_record
 
 _SLICE_HITS = 64_000
 _NOTED = 100
-# From here on vectorised hashing saves more than importing polars costs.
+# From here on vectorised hashing saves more time than importing polars takes.
 _LARGE = 32 << 20
 
 
-# Of hits that are all alike no object is made.
+# Hits that are all alike are read without building objects.
 _RANKED: dict[str, ValueKind] = {
     "chunk_id": "text?",
     "id": "text?",
@@ -47,7 +47,7 @@ _TOPK = ListField("topk", _RANKED, "chunk_id", OTHER_LISTS, numbers="latency_ms"
 class RunLog(Run):
     """Records of a run log, from a file or from memory."""
 
-    score_field: str | None = None  # what the records call scores, where a map renamed them
+    score_field: str | None = None  # the records' name for scores, where a map renamed them
 
     def __init__(
         self, label: str, records: Any, system: str | None = None, hits: str = "topk", *, needed: bool = True
@@ -55,7 +55,7 @@ class RunLog(Run):
         self.label, self._records, self._system = label, records, system
         self._hits, self._needed = hits, needed  # which lists, and whether every line needs one
         self._noted: dict[str, dict[str, list[Any]]] = {}
-        self._absent: set[str] = set()  # lists that no line has, known once one of them was looked for
+        self._absent: set[str] = set()  # lists that no line has, once one of them was looked up
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         self._noted = {}
@@ -74,7 +74,12 @@ class RunLog(Run):
                 if current is None:
                     if not is_whole(part.system):
                         raise part.error(
-                            0, "half a character", code="bad-value", field="system", expected="text", got=part.system
+                            0,
+                            "invalid Unicode (a lone surrogate)",
+                            code="bad-value",
+                            field="system",
+                            expected="text",
+                            got=part.system,
                         )
                     current = slices[part.system] = Slice(part.system, self._hits, columns, large, others)
                 current.add(part)
@@ -97,7 +102,7 @@ class RunLog(Run):
             yield self._once(self._beside(rest.hits(), lists), seen)
 
     def _beside(self, hits: Hits, lists: frozenset[str]) -> Hits:
-        """Where the lists that were asked for besides are the very ones that are read."""
+        """Add the hits to `others` where they are among the requested lists."""
         hits = hits if self.score_field is None else replace(hits, score_field=self.score_field)
         return replace(hits, others={**hits.others, self._hits: hits}) if self._hits in lists else hits
 
@@ -155,7 +160,7 @@ class RunLog(Run):
         return RunLog(self.label, records, self._system, hits, needed=needed)
 
     def provenance(self) -> dict[str, Any]:
-        """Per system, the fields that are no hits: one value, or how many different ones there are; and which lists
+        """Per system, the fields that are not hits: one value, or how many different ones there are; and which lists
         were read, where those are not the final ones."""
         lists = {} if self._hits == "topk" else {"hits": self._hits}
         return {
@@ -174,7 +179,7 @@ class RunLog(Run):
     def may_say(self, column: str) -> bool:
         if not isinstance(self._records, Source):
             return any(_says(record, self._hits, column) for record in self._records)
-        if not self._records.path.is_file():  # a pipe can be read once
+        if not self._records.path.is_file():  # a pipe can only be read once
             return _says(self.opening(), self._hits, column)
         return self._records.holds(f'"{column}"'.encode())
 
@@ -227,7 +232,7 @@ class RunLog(Run):
                     "the field is missing",
                     code="missing-field",
                     field=self._hits,
-                    hint="this log has final lists only",
+                    hint="this log only has final lists",
                 )
             if listed is not None:
                 yield from listed.by_system()
@@ -239,7 +244,7 @@ class RunLog(Run):
         return hits
 
     def _refuse_repeat(self, system: str) -> None:
-        """A query stands twice: read again from the start to say which and where."""
+        """Raise for a query that appears twice: read again from the start to say which and where."""
         seen: dict[str, int | None] = {}
         for part in self._listed(self._parts(frozenset(), frozenset())):
             if part.system != system:
@@ -247,12 +252,12 @@ class RunLog(Run):
             for query, line in zip(part.queries, part.lines, strict=True):
                 if query in seen:
                     raise InputError(
-                        f"system {shorten(system, 40)!r} has this query already (line {seen[query]})",
+                        f"system {shorten(system, 40)!r} already has this query (line {seen[query]})",
                         code="duplicate-query",
                         file=self.label,
                         line=line,
                         query=query,
-                        hint="one line a query and system: remove one, or name the second run's system",
+                        hint="use one line per query and system: remove one, or give the second run another system",
                     )
                 seen[query] = line
 
@@ -261,7 +266,7 @@ class RunLog(Run):
         try:
             for name, values in part.provenance():
                 _note(noted.setdefault(name, []), values)
-        except RecursionError as error:  # comparing goes as deep as the values do
+        except RecursionError as error:  # comparing recurses as deep as the values
             raise refusal(error, self.label, part.lines[0]) from error
 
 
@@ -272,7 +277,7 @@ def _says(record: Any, hits: str, column: str) -> bool:
 
 
 def _writable(value: Any) -> Any:
-    """What is kept is written one day: a thing that only memory can hold is kept as its text."""
+    """A value that can be written: objects that only exist in memory are kept as text."""
     try:
         msgspec.json.encode(value)
     except (TypeError, *DECODE_ERRORS):

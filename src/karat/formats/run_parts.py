@@ -24,14 +24,14 @@ from karat.formats.timestamps import TIMES, OddTime, latencies, refuse_impossibl
 if TYPE_CHECKING:
     from karat.data.ids import Ids
 
-# One value a query, kept for later steps; the rest of the record is either hits or provenance.
+# One value per query, kept for later steps; the rest of the record is either hits or provenance.
 _QUERY_FIELDS = ("query", "rewritten_query", "route", "entities", "usage", "error")
-NO_ID = "a hit without an id can match nothing: log its id, or leave the hit out"
+NO_ID = "a hit without an id cannot match anything: log its id, or leave out the hit"
 _PROVENANCE = ("k_raw", "index_version", "chunker", "reranker")
 
 
 def _different(values: list[Any]) -> list[Any]:
-    """The different values of a field in order of appearance; for objects and lists, at least of runs of equals."""
+    """The different values of a field in order of appearance; objects and lists are compared with neighbours only."""
     if values.count(values[0]) == len(values):
         return values[:1]
     try:
@@ -81,7 +81,7 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
         return self if len(at) == len(self.lines) else self.pick(at) if at else None
 
     def first_without(self, name: str) -> int:
-        """The first record that has no list in this field, where there is one."""
+        """The first record without a list in this field, if any."""
         if not isinstance(self.records, LineTable):
             return column(self.records, name).index(None)
         there = None if name not in self.columns else self.columns[name].there
@@ -101,7 +101,7 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
         queries = column(self.records, "query_id")
         if set(map(type, queries)) == {str}:
             return queries
-        # A log without ids can still be matched: by the text of the query, as a single-target set is.
+        # A log without ids is matched by the text of the query, like a single-target set.
         queries = [text if q is None else q for q, text in zip(queries, column(self.records, "query"), strict=True)]
         if None in queries:
             hint = meant(["query_id"], self.extra_names.values())
@@ -111,7 +111,7 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
         return [str(q) for q in queries]
 
     def distances(self, before: tuple[bool | None] | None) -> bool | None:
-        """Whether scores are distances; None: not said. `before`: what records before these say, if there are any."""
+        """Whether scores are distances; None: unknown. `before`: what earlier records say, if there are any."""
         if not has_field(self.records, "score_order"):
             said: list[Any] = [None]
         else:
@@ -121,7 +121,9 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
         at = next((at for at, one in enumerate(found) if one is not wanted), None)
         if at is not None:
             hint = "every line of a system must say the same"
-            raise self.error(at, "scores that mean two things", code="contradiction", field="score_order", hint=hint)
+            raise self.error(
+                at, "score_order differs between lines", code="contradiction", field="score_order", hint=hint
+            )
         return wanted
 
     def provenance(self) -> Iterator[tuple[str, list[Any]]]:
@@ -131,7 +133,7 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
             yield name, _different(values)
 
     def latency(self) -> Mapping[str, Floats]:
-        """Stage → ms of each record: as logged, else between its timestamps."""
+        """Stage → ms of each record: as logged, else from its timestamps."""
         try:
             logged = self._logged_latency()
             refuse_impossible(logged)
@@ -179,7 +181,7 @@ class HitLists(msgspec.Struct, frozen=True, dict=True):
         empty = first_empty(ids)
         if empty is not None:
             raise self.hit_error(
-                empty, "chunk_id", "the id is empty", code="empty-id", expected="the id of a chunk", hint=NO_ID
+                empty, "chunk_id", "the id is empty", code="empty-id", expected="a chunk id", hint=NO_ID
             )
         return ids
 
@@ -201,7 +203,7 @@ class HitLists(msgspec.Struct, frozen=True, dict=True):
         if len(odd) > values.count(None):
             at = next(i for i in odd.tolist() if values[i] is not None)
             raise self.hit_error(
-                at, "score", "not usable", code="bad-value", expected="a finite number", got=float(scores[at])
+                at, "score", "invalid value", code="bad-value", expected="a finite number", got=float(scores[at])
             )
         return scores
 
@@ -212,16 +214,16 @@ class HitLists(msgspec.Struct, frozen=True, dict=True):
         except OverflowError:
             at = next(i for i, v in enumerate(values) if v is not None and abs(v) > 2**53)
             raise self.hit_error(
-                at, "rank", "not usable", code="bad-value", expected="a place in a list", got=values[at]
+                at, "rank", "invalid value", code="bad-value", expected="a rank", got=values[at]
             ) from None
 
     def docs(self) -> list[str] | None:
-        """The document of each hit, "" where it is not said; None where no hit says it."""
+        """The document of each hit, "" where it is not given; None where no hit has one."""
         docs = [h.doc_id for h in self.hits]
         return None if docs.count(None) == len(docs) else ["" if d is None else str(d) for d in docs]
 
     def optional(self, name: str) -> list[Any]:
-        """A column that was asked for."""
+        """A requested column."""
         return [getattr(hit, name) for hit in self.hits]
 
     def hit_error(self, row: int, field: str, what: str, **more: Any) -> InputError:
@@ -278,7 +280,7 @@ class ListSlice:
         self.ids: list[list[str] | Packed] = []
         self.numbers: dict[str, list[Floats]] = {"score": [], "rank": []}
         self.docs: list[str] = []
-        self.distances: bool | None = None  # what the records say of their scores
+        self.distances: bool | None = None  # what the records say about their scores
         self.columns: dict[str, list[Any]] = {c: [] for c in wanted & OPTIONAL_COLUMNS}
 
     def add(self, part: SystemRecords) -> None:
@@ -345,7 +347,7 @@ class Slice(ListSlice):
 
     @property
     def found(self) -> list[str]:
-        """Names of the other lists that some record has."""
+        """Names of the other lists that records have."""
         return [other.name for other in self.others if other.queries]
 
     @property
@@ -371,7 +373,7 @@ class Slice(ListSlice):
 
 
 def _line_numbers(lines: Sequence[int | None]) -> Ints:
-    """0 where the line is not known."""
+    """The line of a record; 0 where unknown."""
     if isinstance(lines, range):
         return np.arange(lines.start, lines.stop)
     return np.array([line or 0 for line in lines], np.int64)

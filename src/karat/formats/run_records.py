@@ -1,4 +1,4 @@
-"""A line of a run log, as it is written and as it is read; and a writer of them for your own code."""
+"""A line of a run log, as written and as read, and a writer for your own code."""
 
 # No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from karat.data.prices import Count, Usage
 
 
 class RankedId(msgspec.Struct, gc=False):
-    """What every metric needs of a hit; the rest of it is skipped, not built, where nobody asks for it."""
+    """What every metric needs of a hit; the rest is skipped unless requested."""
 
     rank: int | None = None
     chunk_id: str | int | None = None
@@ -37,8 +37,8 @@ class RunRecord(msgspec.Struct, kw_only=True, gc=False):
     topk: list[str | int | Hit]
     system: str | None = None
     k_raw: int | None = None
-    latency_ms: dict[str, float | None] | float | None = None  # {stage: ms}, or the time in all
-    started_at: Any = None  # a time, or {stage: time}: with ended_at, latency where latency_ms has none
+    latency_ms: dict[str, float | None] | float | None = None  # {stage: ms}, or the total time
+    started_at: Any = None  # a time, or {stage: time}: with ended_at, gives the latency where latency_ms has none
     ended_at: Any = None
     timestamps: Any = None  # {stage: {started_at, ended_at}}
     index_version: str | int | float | None = None
@@ -73,7 +73,7 @@ def slim_record(lists: frozenset[str]) -> type[SlimRecord]:
 
 
 class RunLogWriter:
-    """Writes a run log from your own code, a whole line at a time.
+    """Writes a run log from your own code, one whole line at a time.
 
     >>> import io
     >>> out = io.BytesIO()
@@ -88,7 +88,7 @@ class RunLogWriter:
         self._common = {"system": system, **provenance}
 
     def write(self, query_id: str, hits: Iterable[Any], **fields: Any) -> None:
-        """`hits`: ids, (id, score) pairs or dicts, best first. Other fields go into the line as they are."""
+        """`hits`: ids, (id, score) pairs or dicts, best first. Other fields are written as given."""
         record = {"query_id": query_id, **self._common, "topk": ranked_hits(hits), **fields}
         self._stream.write(msgspec.json.encode(record) + b"\n")
         self._stream.flush()
@@ -101,7 +101,7 @@ class RunLogWriter:
 
 
 def ranked_hits(hits: Iterable[Any]) -> list[dict[str, Any]]:
-    """Hits in any form that a person would give, as the objects of a run log, ranks from 1."""
+    """Hits in any accepted form, as the objects of a run log, with ranks from 1."""
     ranked = []
     for rank, hit in enumerate(hits, 1):
         if isinstance(hit, dict):

@@ -43,12 +43,12 @@ class Sample(msgspec.Struct, kw_only=True):
 
 
 class Output(msgspec.Struct, kw_only=True):
-    """What the system answered to one sample: JSON, or JSON in a string."""
+    """The system's answer to one sample: JSON, or JSON in a string."""
 
     id: str | int
     actualOutput: Any = None  # the contract's own spelling
     output: Any = None
-    retrieved: list[Any] | None = None  # the answer itself in place of one that holds it
+    retrieved: list[Any] | None = None  # the answer itself, without the wrapper
     system: str | None = None
     latency_ms: dict[str, float | None] | float | None = None
 
@@ -62,13 +62,13 @@ def read_samples(source: Source) -> Gold:
 def _samples(
     source: Source, decoder: RecordDecoder[Sample]
 ) -> tuple[Iterable[tuple[Sample, SourcePlace]], dict[str, Any]]:
-    """The samples, and what is said of them all."""
+    """The samples, and the data that applies to all of them."""
     if "expected_output" in (source.first_object or {}):
         return read_records(source, decoder), {}
     value, lines = read_document(source)
     header = value if isinstance(value, dict) else {"samples": value}
     if "samples" not in header:
-        what, got = "no samples at the top of the file", ", ".join(map(str, header)) or "nothing"
+        what, got = "no samples at the top level of the file", ", ".join(map(str, header)) or "nothing"
         raise SourcePlace(source.label, None).error(
             what, code="missing-field", field="samples", expected="a list", got=got
         )
@@ -76,18 +76,18 @@ def _samples(
 
 
 class OutputRun(RunLog):
-    """Outputs, read as the records of a run log that stand on the same lines."""
+    """Outputs, read as run log records on the same lines."""
 
     def _like(self, records: Any, hits: str, *, needed: bool) -> RunLog:
         return OutputRun(self.label, records, self._system, hits, needed=needed)
 
     def may_say(self, column: str) -> bool:
-        return True  # hits may be in a string; and all that they say is read in any case
+        return True  # hits may be in a string, and all of their data is always read
 
     def _parts(self, columns: frozenset[str], lists: frozenset[str]) -> Iterator[SystemRecords]:
         outputs, decoder = RecordDecoder(Output), RecordDecoder(RunRecord)
         for batch in self._batches(outputs):
-            assert isinstance(batch.records, list)  # a decoder that names no lists reads no lines as columns
+            assert isinstance(batch.records, list)  # without named lists, no lines are read as columns
             entries = (self._record(*pair, outputs) for pair in zip(batch.records, batch.lines, strict=True))
             pairs = zip(entries, batch.lines, strict=True)
             records = [decode_record(decoder, entry, self.label, line) for entry, line in pairs]
@@ -182,22 +182,22 @@ def _expected(expected: Expected | str, place: SourcePlace) -> Expected:
             return read
         except DECODE_ERRORS as error:
             raise place.error(
-                "not usable",
+                "invalid value",
                 code="bad-value",
                 field="expected_output",
-                expected="a list of ids or an object id: gain",
+                expected="a list of ids, or an object {id: gain}",
                 got=expected,
-                hint="write one id that begins with a bracket as a list",
+                hint="write a single id that begins with a bracket as a list",
             ) from error
     return expected
 
 
 def cutoff_of(metadata: dict[str, Any], place: SourcePlace) -> int:
-    """The cutoff that the metadata of a query names; 0: none."""
+    """The cutoff in the metadata of a query; 0: none."""
     k = metadata.get("k")
     if k is None:
         return 0
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= 2**53:
         expected = "a whole number, 1 or more"
-        raise place.error("bad cutoff", code="bad-value", field="metadata.k", expected=expected, got=k)
+        raise place.error("invalid cutoff", code="bad-value", field="metadata.k", expected=expected, got=k)
     return k

@@ -1,4 +1,4 @@
-"""What users made of each query (thumbs, resolved, the score of an answer), from a file or a field of the gold."""
+"""Signals from users for each query (thumbs, resolved, the score of an answer), from a file or a field of the gold."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from karat.formats.trec_rows import as_text
 SIGNAL = "outside_quality"  # field of the gold set that holds it
 _WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "up": 1.0, "down": 0.0, "👍": 1.0, "👎": 0.0}
 _EXPECTED = "a number, true or false, yes or no, up or down"
-_HINT = "write FILE:FIELD; the file has query_id and the field in every line"
+_HINT = "write FILE:FIELD; every line of the file needs query_id and the field"
 
 
 def with_signal(gold: Gold, given: Any) -> Gold:
-    """The gold set with what `given` says of each query: a mapping, the name of a field of the gold set, a file with
+    """The gold set with the signal of each query from `given`: a mapping, the name of a gold field, a file with
     `query_id` and one more field, or FILE:FIELD."""
     if isinstance(given, Mapping):
         said = {str(query): (value, SourcePlace("quality", None)) for query, value in given.items()}
@@ -38,7 +38,7 @@ def with_signal(gold: Gold, given: Any) -> Gold:
     values = [_number(*said[query], field, query) if query in said else None for query in gold.queries]
     if all(value is None for value in values):
         file = next((place.file for _, place in said.values()), str(given))
-        raise NoOverlap("no query of the gold set has a value", file=file, field=field, hint=_HINT)
+        raise NoOverlap("no query of the gold set has a signal", file=file, field=field, hint=_HINT)
     return replace(gold, fields={**gold.fields, SIGNAL: values})
 
 
@@ -52,13 +52,15 @@ def _of_file(given: str | PathLike[str]) -> tuple[dict[str, tuple[Any, SourcePla
     for record, place in _records(source):
         names = [name for name in record if name not in ("query_id", "query")]
         if field is None and len(names) != 1:
-            raise place.error("which field is it?", code="missing-option", got=", ".join(names) or "none", hint=_HINT)
+            raise place.error(
+                "name the field of the signal", code="missing-option", got=", ".join(names) or "none", hint=_HINT
+            )
         field = field or names[0]
         query = record.get("query_id", record.get("query"))
         if query is None:
             raise place.error("the field is missing", code="missing-field", field="query_id", hint=_HINT)
         if str(query) in found:
-            raise place.error("this query stands twice", code="duplicate-query", query=str(query))
+            raise place.error("this query appears twice", code="duplicate-query", query=str(query))
         found[str(query)] = record.get(field), place
     return found, field or ""
 
@@ -76,7 +78,7 @@ def _records(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:
                         raise csv.Error("more fields than the header has")
                     yield dict(row), SourcePlace(source.label, line)
             except csv.Error as error:
-                what = f"not a row of a table: {error}"
+                what = f"invalid table row: {error}"
                 raise InputError(what, code="bad-row", file=source.label, line=rows.line_num) from error
         return
     import msgspec
@@ -106,7 +108,7 @@ def _number(value: Any, place: SourcePlace, field: str, query: str) -> float | N
         found = float("nan")
     if not abs(found) < float("inf"):
         raise InputError(
-            "not a signal of quality",
+            "not a quality signal",
             code="bad-value",
             file=place.file,
             line=place.line,

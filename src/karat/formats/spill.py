@@ -1,4 +1,4 @@
-"""Wrappers for runs that cannot be read from the middle: they keep during the first pass what later steps need.
+"""Wrappers for runs that cannot be read from the middle: the first pass keeps what later steps need.
 
 Data goes to an unnamed temporary file that disappears with the process.
 """
@@ -23,7 +23,7 @@ _WHOLE = 4  # lists up to this many times the depth are kept whole
 _IN_MEMORY = 64 << 20  # bytes of ids and texts that a held run keeps in memory
 _TEXT = 56  # overhead of a Python string, in bytes
 _SIZE = 8  # bytes of the length before each slice
-# What is stored of a slice: all but latency and fields of its queries, and the block that it was read from.
+# What is stored of a slice: all but latency and fields of its queries, and the block it was read from.
 _OF_HITS = (
     *("system", "queries", "offsets", "ids", "score", "rank", "docs", "columns", "lines", "places", "others"),
     *("turned", "rowwise", "scattered", "score_field"),
@@ -33,13 +33,13 @@ _OF_HITS = (
 class Spilling(Run):
     """Keeps the first hits of every query while a run is read, and serves `look` from them.
 
-    Columns that the pass did not read are read from the run itself, which then is read whole.
+    Columns that the pass did not read need another read of the whole run.
     """
 
     can_look = True
 
     def __init__(self, run: Run, depth: int, scores: ScoreMeaning | None = None) -> None:
-        """`scores`: what they mean, which decides what the first hits are; None: as the hits say."""
+        """`scores`: their meaning, which decides what the first hits are; None: as the hits say."""
         self._run, self._depth, self._scores = run, depth, scores
         self.label, self.threaded = run.label, run.threaded
         self._kept: _SliceFile | None = None  # by the last pass
@@ -98,7 +98,7 @@ class HeldRun(Run):
             yield replace(hits, columns=asked, others={n: other for n, other in hits.others.items() if n in lists})
 
     def _read(self, columns: frozenset[str], lists: frozenset[str], audit: Audit) -> Iterator[Hits]:
-        """Read the run and hold its slices once it was read to the end."""
+        """Read the run and keep its slices once it was read to the end."""
         columns, lists, found = self._columns | columns, self._lists | lists, Audit()
         held, size, file = list[_HeldSlice](), 0, None
         for hits in self._run.slices(columns, found, lists):
@@ -205,12 +205,12 @@ def _order_key(hits: Hits, start: int, end: int) -> NDArray[np.floating[Any]]:
         return rank
     if hits.score is not None and not np.isnan(score := hits.score[start:end]).any():
         with np.errstate(over="ignore"):
-            return -score.astype(np.float32)  # the coarsest way to compare them keeps enough for the finest
+            return -score.astype(np.float32)  # the coarsest comparison keeps enough for the finest
     return np.arange(start, end, dtype=np.float64)
 
 
 def _stored(value: Any) -> Any:
-    """A slice, or a part of one, as msgpack takes it: its kind and its content."""
+    """A slice, or a part of one, in the form of msgpack: its kind and its content."""
     if isinstance(value, Hits):
         return "hits", {name: _stored(getattr(value, name)) for name in _OF_HITS}
     if isinstance(value, dict):
@@ -252,7 +252,7 @@ class _SliceFile:
     """Slices in an unnamed temporary file."""
 
     def __init__(self) -> None:
-        from tempfile import TemporaryFile  # with shutil and all archives: slow to load
+        from tempfile import TemporaryFile  # slow to load, with shutil and all archives
 
         self._file = TemporaryFile()  # noqa: SIM115 — stays open for later reads
         self._end = 0
@@ -272,7 +272,7 @@ class _SliceFile:
             raise InputError(
                 f"cannot write a temporary file: {error.strerror or error}",
                 file=gettempdir(),
-                hint="make room there, or name another folder in the environment variable TMPDIR",
+                hint="free disk space, or set TMPDIR to another folder",
             ) from error
         self._end = place + _SIZE + len(written)
         self.places.append(place)

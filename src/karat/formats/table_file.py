@@ -19,11 +19,11 @@ from karat.formats.base import PARSED, Source
 if TYPE_CHECKING:
     import polars as pl
 
-_ROWS = 1 << 14  # of judgements at a time
+_ROWS = 1 << 14  # judgements at a time
 
 
 def as_frame(value: Any) -> pl.DataFrame | None:
-    """`value` as a polars frame if it is a table of a known library, without importing any of them."""
+    """`value` as a polars frame if it is a table of a known library; imports none of them."""
     module = type(value).__module__.partition(".")[0]
     if module not in ("polars", "pandas", "pyarrow"):
         return None
@@ -41,7 +41,7 @@ def as_frame(value: Any) -> pl.DataFrame | None:
 
 
 def _from_pandas(value: Any) -> pl.DataFrame:
-    """Column by column through Python objects: needs no pyarrow, and keeps ids as they were."""
+    """Convert column by column through Python objects: needs no pyarrow, and keeps ids as they were."""
     import polars as pl
 
     columns: dict[str, pl.Series] = {}
@@ -51,14 +51,14 @@ def _from_pandas(value: Any) -> pl.DataFrame:
                 "two columns have this name", code="duplicate-column", field=name, hint="rename or remove one of them"
             )
         column = value.iloc[:, at]
-        if not isinstance(column.dtype, np.dtype) or column.dtype.kind == "O":  # None, NaN and NA: it is missing
+        if not isinstance(column.dtype, np.dtype) or column.dtype.kind == "O":  # None, NaN and NA are missing values
             column = column.astype(object).where(column.notna(), None)
         columns[name] = pl.Series(name, column.tolist(), strict=False)
     return pl.DataFrame(columns)
 
 
 class Scan(msgspec.Struct, frozen=True, dict=True):
-    """One Parquet file, with what its folder's name says (`system=bm25/`), or one Delta table; or some of its rows."""
+    """One Parquet file, with the columns of its folder names (`system=bm25/`), or one Delta table; or some rows."""
 
     path: str
     constants: dict[str, str] = {}
@@ -88,7 +88,7 @@ class Scan(msgspec.Struct, frozen=True, dict=True):
         """Some rows of the columns `names`, under their new names."""
         import polars as pl
 
-        # Of no column polars would say that there are no rows.
+        # Without columns, polars would report no rows.
         stored = [name for name in names if name not in self.constants] or [*self.schema()][:1]
         frame: pl.DataFrame = self._read(lambda table: table.rows(stored, at, size))
         said = [pl.lit(self.constants[name]).alias(name) for name in names if name in self.constants]
@@ -104,14 +104,14 @@ class Scan(msgspec.Struct, frozen=True, dict=True):
             return look(ParquetSource(self.path, delta=self.delta))
         except UnreadableParquet as error:
             if self.delta and error.module.partition(".")[0] in ("deltalake", "_internal"):
-                what = "not a readable Delta table:"
+                what = "cannot read the Delta table:"
             else:
-                what = "not a readable table:"
+                what = "cannot read the table:"
             raise error.as_error(what, code="unreadable-table", label=self.path) from error
 
 
 class ParquetColumns:
-    """A Parquet file of which some rows, or one column, are in memory at a time."""
+    """A Parquet file, with some rows or one column in memory at a time."""
 
     def __init__(self, source: Source) -> None:
         self._scan = Scan(source.label)
@@ -122,7 +122,7 @@ class ParquetColumns:
         return self._scan.rows({name: name}, 0, self.height)[name]
 
     def pieces(self, names: list[str]) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Rows of some columns, each piece with the number of its first. Numbers that are ids are seen as a whole."""
+        """Rows of some columns, each piece with the number of its first row. Numeric ids are checked over all rows."""
         numbered = any(self._schema[name].is_float() for name in names)
         size = self.height if numbered else _ROWS
         for at in range(0, self.height, max(size, 1)):
@@ -142,14 +142,14 @@ def read_table(source: Source) -> pl.DataFrame:
         frame = pl.read_csv(text, separator=_separator(source), infer_schema_length=0, truncate_ragged_lines=False)
         return frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
     except UnreadableParquet as error:
-        raise error.as_error("not a readable table:", code="unreadable-table", label=source.label) from error
+        raise error.as_error("cannot read the table:", code="unreadable-table", label=source.label) from error
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, UnicodeDecodeError, OSError) as error:
         raise _bad_line(source) or _unreadable(error, source.label) from error
 
 
 def _unreadable(error: BaseException, label: str | None) -> InputError:
     reason = next(iter(str(error).splitlines()), type(error).__name__)
-    return InputError(f"not a readable table: {reason}", code="unreadable-table", file=label)
+    return InputError(f"cannot read the table: {reason}", code="unreadable-table", file=label)
 
 
 def _separator(source: Source) -> str:
@@ -174,7 +174,7 @@ def records_of(source: Source) -> Iterator[tuple[int, bytes]]:
 
 
 def _bad_line(source: Source) -> InputError | None:
-    """The first line of a text table that is no row of it; polars says only that there is one."""
+    """The first line of a text table that is not a valid row; polars only says that there is one."""
     if source.is_parquet:
         return None
     columns = 0
@@ -183,12 +183,12 @@ def _bad_line(source: Source) -> InputError | None:
         columns = columns or len(fields)
         reason = _why_bad(record, fields, columns)
         if reason:
-            return InputError(f"not a row of a table: {reason}", code="bad-row", file=source.label, line=line)
+            return InputError(f"invalid table row: {reason}", code="bad-row", file=source.label, line=line)
     return None
 
 
 def _why_bad(record: bytes, fields: list[bytes], columns: int) -> str | None:
-    """`fields`: those of the record, where \"\" stands for all that was in quotes."""
+    """`fields`: those of the record, where \"\" replaces everything in quotes."""
     try:
         record.decode()
     except UnicodeDecodeError:
@@ -196,5 +196,5 @@ def _why_bad(record: bytes, fields: list[bytes], columns: int) -> str | None:
     if record.count(b'"') % 2:
         return "a quote is never closed"
     if any(field.startswith(b'""') and field != b'""' for field in fields):
-        return "something follows a closing quote"
+        return "text after a closing quote"
     return f"{len(fields)} fields, the header has {columns}" if len(fields) > columns else None

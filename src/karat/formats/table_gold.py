@@ -1,4 +1,4 @@
-"""Gold sets out of tables: a row a judgement."""
+"""Gold sets from tables: one row per judgement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-# Of what is said of a query, what is no tag.
+# Data of a query that are not tags.
 _LISTS = ("negatives", "entities")
 _FIELDS = ("query", "source", *_LISTS)
 
@@ -35,7 +35,7 @@ def gold_from_frame(
     target: str | None = None,
     source: Source | None = None,
 ) -> Gold:
-    """A row a judgement; other columns with one value a query become tags."""
+    """One row per judgement; other columns with one value per query become tags."""
     told = {name.strip().lower(): name for name in frame.columns}
     if "no_answer" in told and isinstance(frame, ParquetColumns) and source is not None:
         frame = read_table(source)
@@ -47,7 +47,7 @@ def gold_from_frame(
     item = (
         target or table.find("chunk_id") or table.find("doc_id") or _target(frame) or table.require("chunk_id", "gold")
     )
-    # Only a name that says so fixes what an id names; a bare "docid" may hold chunks just as well.
+    # Only an explicit name fixes the kind of an id; a bare "docid" may hold chunks as well.
     kind = CHUNK if item.lower() == "chunk_id" else DOC if item.lower() == "doc_id" else BARE
     if kind == DOC and "#" in str(frame[item][0]):
         kind = BARE
@@ -90,7 +90,7 @@ def gold_from_frame(
         builder.say_all(name, 0, values, tag=name not in _FIELDS)
     try:
         return builder.build(dataset)
-    except InputError as error:  # which names a query, not a row
+    except InputError as error:  # it names a query, not a row
         if error.line is None and error.query in names:
             error.line = said.line_of(names.index(error.query))
         raise
@@ -99,7 +99,7 @@ def gold_from_frame(
 def _without_items(
     frame: pl.DataFrame, table: CheckedTable, said: str, item: str, grade: str | None
 ) -> tuple[pl.DataFrame, Bools | None]:
-    """Rows that only say of a query that it has no answer, filled so that they can be read, and which they are."""
+    """Rows that only mark a query as having no answer, filled so that they can be read, and which rows they are."""
     import polars as pl
 
     empty = table.texts(item).str.strip_chars().fill_null("") == ""
@@ -125,7 +125,7 @@ def _judgements(
     for first, piece in frame.pieces(columns) if isinstance(frame, ParquetColumns) else [(0, frame)]:
         table = CheckedTable(piece, whole.label, whole.source, first)
         queries, lengths = runs_of(table.ids(query))
-        if names and names[-1] == queries[0]:  # it goes on in this piece
+        if names and names[-1] == queries[0]:  # it continues in this piece
             sizes[-1][-1] += lengths[0]
             queries, lengths = queries[1:], lengths[1:]
         names += queries
@@ -139,7 +139,7 @@ def _judgements(
 
 
 def _passages(table: CheckedTable, item: str, kind: int) -> tuple[list[Passage | None], list[str]]:
-    """Where the items stand in their documents, and the columns that say so; nothing where there is no document."""
+    """Where the items are in their documents, and the columns with that data; empty where there is no document."""
     doc = item if kind == DOC else table.find("doc_id", taken=item)
     there = {c.strip().lower(): c for c in table.frame.columns}
     told = [there[name] for name in ("quote", "start", "end") if name in there]
@@ -153,11 +153,11 @@ def _passages(table: CheckedTable, item: str, kind: int) -> tuple[list[Passage |
     for row, (named, words, start, end) in enumerate(zip(*columns, strict=True)):
         quote = words if words and words.strip() else None
         if (start is None) != (end is None):
-            lacking, hint = ("start", "end")[end is None], "start and end belong together, or leave both empty"
+            lacking, hint = ("start", "end")[end is None], "give both start and end, or leave both empty"
             raise table.error(row, lacking, "the field is empty", code="missing-value", hint=hint)
         if start is not None and end is not None and end <= start:
             expected = f"more than start ({start})"
-            raise table.error(row, there["end"], "bad offset", code="bad-value", expected=expected, got=end)
+            raise table.error(row, there["end"], "invalid offset", code="bad-value", expected=expected, got=end)
         found.append(None if quote is None and start is None else Passage(named, quote, start, end))
     return found, told
 
@@ -167,19 +167,19 @@ def _target(frame: pl.DataFrame | ParquetColumns) -> str | None:
 
 
 class _QueryFacts:
-    """Columns that say one thing of each query."""
+    """Columns with one value per query."""
 
     def __init__(
         self, table: CheckedTable, used: set[str | None], queries: list[str], offsets: Ints, order: Ints | None
     ) -> None:
-        """`used`: columns that say something else."""
+        """`used`: columns with other data."""
         self._table, self._queries, self._first, self._order = table, queries, offsets[:-1], order
         self._of_row = np.repeat(np.arange(len(queries)), np.diff(offsets))
         self._columns = [column for column in table.frame.columns if column not in used]
         self._there = {column.strip().lower(): column for column in reversed(self._columns)}
 
     def cutoffs(self) -> Ints | list[int]:
-        """`k` of each query, 0 where it has none; nothing where no query has one."""
+        """`k` of each query, 0 where it has none; empty where no query has one."""
         column = self._there.get("k")
         numbers = self._table.numbers(column, with_nan=True)
         if column is None or numbers is None:
@@ -188,11 +188,11 @@ class _QueryFacts:
         if len(bad):
             row, got = int(bad[0]), f"{float(numbers[bad[0]]):g}"
             expected = "a whole number, 1 or more"
-            raise self._table.error(row, column, "bad cutoff", code="bad-value", expected=expected, got=got)
+            raise self._table.error(row, column, "invalid cutoff", code="bad-value", expected=expected, got=got)
         return self._one_each(np.nan_to_num(numbers), column)
 
     def answerless(self, grades: Floats) -> Ints | list[int]:
-        """Which queries have no answer; nothing where no column says it. `grades`: of the rows in their order."""
+        """Which queries have no answer; empty where no column says so. `grades`: of the rows in their order."""
         column = self._there.get("no_answer")
         if column is None:
             return []
@@ -209,17 +209,17 @@ class _QueryFacts:
         return self._table.line(self._row(self._first[query]))
 
     def _row(self, at: Any) -> int:
-        """The row of the table that is number `at` in the order of queries."""
+        """The row of the table at position `at` in the order of queries."""
         return int(at if self._order is None else self._order[at])
 
     def _one_each(self, values: NDArray[Any], column: str) -> Ints:
-        """The value of each query, which all of its rows must have."""
+        """The value of each query, which must be the same in all of its rows."""
         values = values if self._order is None else values[self._order]
         of_query = values[self._first]
         other = np.flatnonzero(of_query[self._of_row] != values)
         if len(other):
-            what, query = "another value than in the first row of this query", self._queries[self._of_row[other[0]]]
-            hint = "write the same in every row of a query"
+            what, query = "the value differs from the first row of this query", self._queries[self._of_row[other[0]]]
+            hint = "use the same value in every row of a query"
             raise self._table.error(self._row(other[0]), column, what, code="contradiction", query=query, hint=hint)
         return of_query.astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""Runs out of tables: a row a hit, or a row a query with the list of its hits."""
+"""Runs from tables: one row per hit, or one row per query with the list of its hits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FrameRun(Run):
     """A table of hits in memory, one or more systems, in any order."""
 
     can_look = True
-    score_field: str | None = None  # what the file calls scores, where they were renamed before
+    score_field: str | None = None  # the file's name for scores, where they were renamed
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class FrameRun(Run):
         named: bool = False,
         first: int = 0,
     ) -> None:
-        """`named`: columns have the names that the layout gives them; `first`: rows of the file before the frame's."""
+        """`named`: columns have the names of the layout; `first`: rows of the file before the frame's."""
         self.label, self._frame, self._system, self._source = label, frame, system, source
         self._layout, self._named, self._first = layout or Layout(), named, first
 
@@ -56,7 +56,7 @@ class FrameRun(Run):
         frame = self._with_roles(columns)
         table = CheckedTable(frame, self.label, self._source, self._first)
         if is_gold([plain_title(c) for c in frame.columns]):
-            what = "this looks like a gold set: it has grades, and neither ranks nor scores"
+            what = "this looks like a gold set: it has grades, but no ranks or scores"
             raise InputError(what, code="swapped", file=self.label, hint=SWAPPED)
         listed = self._layout.exploded(frame, self.label)
         query = table.ids(table.require("query_id"))
@@ -105,7 +105,7 @@ class FrameRun(Run):
     def _listed(
         self, table: CheckedTable, query: pl.Series, hits: pl.DataFrame, counts: pl.Series, columns: frozenset[str]
     ) -> Iterator[Hits]:
-        """A row a query, with the list of its hits."""
+        """One row per query, with the list of its hits."""
         offsets = np.append(0, np.cumsum(counts.to_numpy(), dtype=np.int64))
         inner = CheckedTable(hits, self.label, None) if hits.height else None
         nothing = Hits(system="", queries=[], offsets=offsets, ids=[])
@@ -124,12 +124,12 @@ class FrameRun(Run):
             if len(set(part.queries)) < len(part.queries):
                 twice = next(query for query, n in Counter(part.queries).items() if n > 1)
                 what = "two rows have a list for this query"
-                hint = "keep one row a query and system; of a table of many days read one day's partition"
+                hint = "keep one row per query and system; if the table covers many days, read one day's partition"
                 raise InputError(what, code="duplicate-query", file=self.label, field=LISTS, query=twice, hint=hint)
             yield part
 
     def _hits(self, table: CheckedTable, columns: frozenset[str]) -> Hits:
-        """A row a hit, with the name that the file has for scores."""
+        """One row per hit, with the file's name for scores."""
         name = self.score_field or self._layout.columns.get("score") or table.find("score")
         return replace(_hit_columns(table, columns), score_field=name)
 
@@ -149,7 +149,7 @@ class FrameRun(Run):
 
 
 def _hit_columns(table: CheckedTable, columns: frozenset[str]) -> Hits:
-    """A row a hit, whatever query it belongs to."""
+    """One row per hit, whatever query it belongs to."""
     item = table.find("chunk_id") or table.find("doc_id") or table.require("chunk_id")
     doc = table.find("doc_id", taken=item)
     return Hits(
@@ -165,7 +165,7 @@ def _hit_columns(table: CheckedTable, columns: frozenset[str]) -> Hits:
 
 
 def _with_times(hits: Hits, times: Floats) -> Hits:
-    """A time is in every row of its query. Where rows differ, the first one counts, and the query says so."""
+    """The time is in every row of its query. Where rows differ, the first one counts, and this is noted."""
     counts = np.diff(hits.offsets)
     query = np.repeat(np.arange(len(counts)), counts)
     given = np.flatnonzero(~np.isnan(times))
@@ -182,7 +182,7 @@ def _with_times(hits: Hits, times: Floats) -> Hits:
 
 
 def _latency(table: CheckedTable, columns: frozenset[str], queries: pl.Series) -> dict[str, Floats]:
-    """Stage → ms of each query: as logged, else between its timestamps."""
+    """Stage → ms of each query: as logged, else from its timestamps."""
     if "latency" not in columns:
         return {}
     try:
@@ -210,7 +210,7 @@ def _timed(table: CheckedTable) -> dict[str, Floats]:
 
 
 def _logged_latency(table: CheckedTable) -> dict[str, Floats]:
-    """From a column that holds an object a query."""
+    """From a column with one object per query."""
     if LATENCY not in table.frame.columns:
         return {}
     import polars as pl
@@ -222,7 +222,7 @@ def _logged_latency(table: CheckedTable) -> dict[str, Floats]:
     if isinstance(said.dtype, pl.Struct):
         stages = CheckedTable(said.struct.unnest(), table.label, None)
         return {stage: ms for stage in stages.frame.columns if (ms := stages.numbers(stage)) is not None}
-    said = said.to_physical()  # a map of Parquet is a list of pairs
+    said = said.to_physical()  # a Parquet map is a list of pairs
     pair = getattr(said.dtype, "inner", None)
     if not isinstance(pair, pl.Struct) or [field.name for field in pair.fields] != ["key", "value"]:
         return {}

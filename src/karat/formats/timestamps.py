@@ -1,4 +1,4 @@
-"""Latencies out of times: when a query, or a stage of it, started and ended."""
+"""Latencies from timestamps: when a query, or a stage of it, started and ended."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ TIMES = ("started_at", "ended_at", "timestamps")  # the fields that hold them
 TOTAL = "total"
 EXPECTED = "a time such as 2025-06-01T12:00:00.250Z, or seconds since 1970"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECONDS = 1e11  # numbers from here on are milliseconds since 1970: as seconds they are in the year 5138
+_MILLISECONDS = 1e11  # numbers from here on are milliseconds since 1970: as seconds they would be in the year 5138
 
 
 class OddTime(Exception):
-    """A time or latency that cannot be used; `at`: the record."""
+    """A time or latency that is invalid; `at`: the record."""
 
     def __init__(self, at: int, field: str, what: str, expected: str, got: Any) -> None:
         super().__init__(what)
@@ -49,16 +49,16 @@ def latencies(started: Sequence[Any], ended: Sequence[Any], stages: Sequence[Any
 
 
 def refuse_impossible(logged: Mapping[str, Floats]) -> None:
-    """Logged latencies below 0, or without end."""
+    """Raise for logged latencies that are negative or infinite."""
     for stage, ms in logged.items():
         impossible = np.flatnonzero((ms < 0) | np.isinf(ms))
         if len(impossible):
             at, expected = int(impossible[0]), "a number of milliseconds, 0 or more"
-            raise OddTime(at, f"latency_ms.{stage}", "impossible latency", expected, float(ms[at]))
+            raise OddTime(at, f"latency_ms.{stage}", "invalid latency", expected, float(ms[at]))
 
 
 def with_times(logged: Mapping[str, Floats], timed: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Latencies as logged, and those of timestamps where none is."""
+    """Latencies as logged, else from timestamps."""
     found = dict(logged)
     for stage, ms in timed.items():
         found[stage] = np.where(np.isnan(logged[stage]), ms, logged[stage]) if stage in logged else ms

@@ -33,7 +33,7 @@ from karat.formats.trec_rows import (
 if TYPE_CHECKING:
     import polars as pl
 
-# Below this a plain loop over lines is done before polars would be imported.
+# Below this size, a plain loop over lines is faster than importing polars.
 _SMALL = 16 << 20
 _BLOCK = 8 << 20
 _PIECE = 1 << 17
@@ -48,7 +48,7 @@ class TrecRun(Run):
     def __init__(self, source: Source, system: str | None = None) -> None:
         self.label, self._source, self._system = source.label, source, system
         self._scattered: list[list[int]] = []  # offsets of each stretch, for queries with scattered lines
-        self._begun: Begun[Hits] | None = None  # what was read of a file before its queries were found to be scattered
+        self._begun: Begun[Hits] | None = None  # what was read before it turned out that queries are scattered
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         refuse_other_system(self._system, [self._tag], self.label)
@@ -93,12 +93,12 @@ class TrecRun(Run):
 
     @cached_property
     def _tag(self) -> str:
-        """The system's name: that of the first line, as files of two systems are not told apart by trec_eval."""
+        """The system's name: that of the first line, since trec_eval does not separate systems in one file."""
         parts = self._source.first_line.split(maxsplit=6)
         return parts[5].decode("utf-8", "replace") if len(parts) > 5 else ""
 
     def _separator(self) -> bytes | None:
-        """The one character that parts all columns, or None where white space is mixed."""
+        """The one character that separates all columns, or None where white space is mixed."""
         lines = self._source.head.split(b"\n")[:-1]
         for separator in (b"\t", b" "):
             if lines and all(len(line.rstrip(b"\r").split(separator)) == 6 for line in lines):
@@ -106,7 +106,7 @@ class TrecRun(Run):
         return None
 
     def _read_whole(self) -> Hits | None:
-        """A small file at once; None where it must be read line by line."""
+        """Read a small file at once; None where it must be read line by line."""
         size = self._source.size
         with self._source.open() as stream:
             text = stream.read()
@@ -116,7 +116,7 @@ class TrecRun(Run):
         return None if rows is None else self._together([self._of_rows(rows, self._source.begin or 0)])
 
     def _read_lines(self) -> Hits:
-        """The whole file line by line: any white space, and errors that name the line."""
+        """Read the whole file line by line: allows any white space, and errors name the line."""
         begin = self._source.begin or 0
         with self._source.open() as stream:
             hits, size = self._by_line(stream, begin)
@@ -124,12 +124,12 @@ class TrecRun(Run):
         return self._together([hits])
 
     def _by_line(self, lines: Iterable[bytes], begin: int) -> tuple[Hits, int]:
-        """Lines of which the first begins at an offset, and how many bytes they are."""
+        """Lines from an offset on, and their size in bytes."""
         rows, query, line, place = _Rows(), None, 0, begin
         try:
             for raw in lines:
                 line += 1
-                parts = raw.split(maxsplit=6)  # only ASCII white space parts columns
+                parts = raw.split(maxsplit=6)  # only ASCII white space separates columns
                 if parts:
                     if parts[0] != query:
                         query = parts[0]
@@ -179,7 +179,7 @@ class TrecRun(Run):
         return wrong_columns(self.label, line, "6: query Q0 document rank score tag", len(found))
 
     def _infinite(self) -> InputError:
-        """All scores are numbers, and one is not finite: which?"""
+        """Find the score that is not finite."""
         with self._source.open() as stream:
             found = ((line, raw.split(maxsplit=6)) for line, raw in enumerate(stream, 1) if not raw.isspace())
             line, parts = next((n, p) for n, p in found if not isfinite(float(p[4])))
@@ -195,7 +195,7 @@ class TrecRun(Run):
             yield hits
 
     def _blocks(self) -> Iterator[Hits]:
-        """Block after block; consecutive lines of a query are in one, and the query comes back where others follow."""
+        """Read block by block; consecutive lines of a query are in one block."""
         begin = self._source.begin or 0
         for block in _whole_queries(self._source):
             rows = read_rows(block, columns=5, number=4)
@@ -206,7 +206,7 @@ class TrecRun(Run):
         return self._made(rows.queries, rows.counts, rows.ids, rows.numbers, rows.starts + begin)
 
     def _framed(self, block: bytes, begin: int) -> Hits:
-        """The same by polars, or line by line. Ungrouped for a mistake: reading the whole file tells its line."""
+        """The same with polars, or line by line. Raises Ungrouped on an error: reading the whole file finds it."""
         separator = self._separator()
         frame = None if separator is None else _frame(block, separator)
         if frame is None or frame["id"].null_count() or not np.isfinite(frame["score"].to_numpy()).all():
@@ -241,7 +241,7 @@ class _Rows:
         self.counts[-1] += 1
 
     def add_stretch(self, query: str, place: int, stream: IO[bytes]) -> int:
-        """Add the consecutive lines of a query that begin at a place, and return the number of bytes read."""
+        """Add the consecutive lines of a query from a place on, and return the number of bytes read."""
         name, size = query.encode(), 0
         if not self.queries or self.queries[-1] != query:
             self.begin(query, place)
@@ -260,7 +260,7 @@ class _Rows:
 
 
 def _whole_queries(source: Source) -> Iterator[bytes]:
-    """The file in blocks of whole lines that part no query from itself."""
+    """The file in blocks of whole lines that never split a query."""
     whole, read = source.size, 0
     with source.open() as stream:
         line = b""  # the first of the next block
@@ -282,7 +282,7 @@ def _whole_queries(source: Source) -> Iterator[bytes]:
 
 
 def _is_regular(block: bytes, separator: bytes) -> bool:
-    """Whether every piece of white space in a block is one separator between two columns, or one line break."""
+    """Whether all white space in a block is one separator between columns, or one line break."""
     text = np.frombuffer(block, np.uint8)
     pieces = (text[at : at + _PIECE + 1] for at in range(0, len(text), _PIECE))  # they overlap by a byte
     return block[0] > _SPACE and all(_is_regular_piece(piece, ord(separator)) for piece in pieces)
@@ -314,7 +314,7 @@ def _frame(block: bytes, separator: bytes) -> pl.DataFrame | None:
 
 
 class _WholeTrecRun(TrecRun):
-    """For files whose queries are scattered: everything in memory, grouped."""
+    """For files with scattered queries: everything in memory, grouped."""
 
     def __init__(self, source: Source, system: str | None, begun: Begun[Hits] | None) -> None:
         super().__init__(source, system)
@@ -327,7 +327,7 @@ class _WholeTrecRun(TrecRun):
         yield self._read_together() or self._read_lines()
 
     def _read_together(self) -> Hits | None:
-        """From what was read already, as far as it was kept; None where there is a mistake to be found."""
+        """From what was read already, as far as it was kept; None where there is an error to report."""
         begun, self._begun = self._begun, None
         try:
             found = begun if begun is not None and begun.is_whole else Begun(self._blocks())
@@ -345,7 +345,7 @@ def _joined(parts: list[Ids]) -> Ids:
 
 
 def _groups(frame: pl.DataFrame) -> tuple[list[str], Ints]:
-    """Queries whose lines follow each other, and where those of each begin and end."""
+    """Queries with consecutive lines, and where those of each begin and end."""
     runs = frame["query"].rle().struct.unnest()
     ends = np.cumsum(runs["len"].to_numpy(), dtype=np.int64)
     return runs["value"].to_list(), np.append(0, ends)

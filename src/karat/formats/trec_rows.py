@@ -1,5 +1,5 @@
 """Lines of TREC files: by the native reader, with any white space between columns and lines of a query in stretches;
-and their values one by one, with errors that name the line."""
+or value by value, with errors that name the line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from karat.data.packed_ids import joined_pieces, packed_pieces
 from karat.errors import InputError
 
 _LARGEST = 1 << 30  # bytes of a block
-_LEAST = 16  # bytes of a line, for a first guess
+_LEAST = 16  # minimum bytes of a line, for a first guess
 _FULL = -3
 
 
@@ -44,7 +44,7 @@ class _Asked(ctypes.Structure):
 
 
 class _Room(threading.local):
-    """Arrays that the native reader fills, used again for the next block. Each thread has its own."""
+    """Arrays that the native reader fills, reused for the next block. Each thread has its own."""
 
     rows = 0
 
@@ -58,12 +58,12 @@ class _Room(threading.local):
         self.odd = np.empty((rows, 3), np.int64)
 
 
-_LONGEST_NUMBER = 4096  # letters; of far more, Python takes seconds to say that they are none
+_LONGEST_NUMBER = 4096  # characters; for longer ones Python takes seconds to reject them
 _room = _Room()
 
 
 def read_rows(block: bytes, *, columns: int, number: int, exactly: bool = False) -> TrecRows | None:
-    """Query, id and number of every line of a block; None where the plain reader must look at them.
+    """Query, id and number of every line of a block; None where the plain reader must read them.
 
     `columns`: how many there are, at least or exactly.
     """
@@ -83,7 +83,7 @@ def read_rows(block: bytes, *, columns: int, number: int, exactly: bool = False)
         rows = native().karat_table(block, len(block), ctypes.byref(asked))
         if rows != _FULL:
             break
-        _room.make(4 * _room.rows)  # no end to it: a row takes more than a byte
+        _room.make(4 * _room.rows)  # this ends: a row takes more than a byte
     if rows <= 0 or asked.longest > LONGEST:
         return None
     numbers = _room.numbers[:rows].copy()
@@ -101,13 +101,13 @@ def read_rows(block: bytes, *, columns: int, number: int, exactly: bool = False)
 
 
 def read_float(text: bytes) -> float:
-    if len(text) > _LONGEST_NUMBER or b"_" in text:  # 1_0 is a number for Python only
+    if len(text) > _LONGEST_NUMBER or b"_" in text:  # only Python reads 1_0 as a number
         raise ValueError
     return float(text)
 
 
 def _read_odd(numbers: Floats, block: bytes, odd: Ints) -> bool:
-    """Read the numbers that take more than one exact step; False where one is none, or not finite."""
+    """Read the numbers that need more than one exact step; False where one is not a finite number."""
     if not len(odd):
         return True
     try:
@@ -139,7 +139,9 @@ def as_number(text: bytes, label: str, line: int, field: str) -> float:
 
 def not_usable(text: bytes, label: str, line: int, field: str, expected: str) -> InputError:
     found = text.decode("utf-8", "replace")
-    return InputError("not usable", code="bad-value", file=label, line=line, field=field, expected=expected, got=found)
+    return InputError(
+        "invalid value", code="bad-value", file=label, line=line, field=field, expected=expected, got=found
+    )
 
 
 def wrong_columns(label: str, line: int, expected: str, got: int) -> InputError:

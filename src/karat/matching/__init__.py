@@ -1,1 +1,1 @@
-"""When does a text cover an evidence. Plain functions on texts; knows nothing of runs."""
+"""Matches chunks with evidence texts. Plain functions on text, independent of runs."""

@@ -1,4 +1,4 @@
-"""When a text covers an evidence; with difflib's own verdicts."""
+"""Whether a text covers an evidence text; agrees with difflib."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
 THRESHOLD = 0.7
-# Longer texts that neither contain each other nor differ at a glance are not compared letter by letter: difflib takes
+# Longer texts that neither contain each other nor differ obviously are not compared letter by letter: difflib takes
 # 0.4 s for two texts of 30,000 characters, and minutes to hours for two of a million.
 LIMIT = 10**9
 
 Rule = Literal["exact", "contains", "contained", "fuzzy"]
-_STRETCH = 32  # letters between two looks at whether it is still possible
+_STRETCH = 32  # letters between two checks whether a match is still possible
 
 
 class Cover(NamedTuple):
-    """Why a chunk covers an evidence; `contains`: the chunk contains the evidence, `contained`: lies inside it."""
+    """Why a chunk covers an evidence; `contains`: the chunk contains the evidence, `contained`: it is inside it."""
 
     rule: Rule
-    ratio: float | None = None  # difflib's, where it was asked
+    ratio: float | None = None  # difflib's, where it was computed
 
 
 class TooLong(Exception):
@@ -28,7 +28,7 @@ class TooLong(Exception):
 
 
 def normalise(text: str) -> str:
-    """Lower-case, with every stretch of white space as one blank and none at the ends.
+    """Lower case, with white space collapsed to one blank and removed at the ends.
 
     >>> normalise("  Refunds take\\n5\\u3000DAYS ")
     'refunds take 5 days'
@@ -53,7 +53,7 @@ def cover(evidence: str, chunk: str, threshold: float = THRESHOLD) -> Cover | No
     # The order of the arguments matters to difflib: always evidence first, then chunk.
     if not _may_reach(evidence, chunk, threshold):
         return None
-    from difflib import SequenceMatcher  # slow to load, and most pairs need it not
+    from difflib import SequenceMatcher  # slow to load, and few pairs need it
 
     ratio = SequenceMatcher(None, evidence, chunk).ratio()
     return Cover("fuzzy", ratio) if ratio >= threshold else None
@@ -65,7 +65,7 @@ def _may_reach(evidence: str, chunk: str, threshold: float) -> bool:
     if min(len(evidence), len(chunk)) < needed:
         return False
     too_long = len(evidence) * len(chunk) > LIMIT
-    # The fast subsequence is cheaper than counting letters, the slow one is not.
+    # The fast subsequence search is cheaper than counting letters, the slow one is not.
     fast = reaches_fast()
     if (too_long or fast is None) and (_letters(evidence) & _letters(chunk)).total() < needed:
         return False
@@ -78,7 +78,7 @@ _letters: Callable[[str], Counter[str]] = lru_cache(maxsize=64)(Counter)
 
 
 def fewest_matches(length: int, threshold: float) -> int:
-    """The fewest matches with which difflib's ratio, 2.0 · matches / length in floating point, reaches a threshold.
+    """The fewest matches for which difflib's ratio, 2.0 · matches / length in floating point, reaches a threshold.
 
     >>> fewest_matches(10, 0.7), fewest_matches(1200, 0.7), fewest_matches(1200, 1.0)
     (4, 420, 600)
@@ -93,21 +93,21 @@ def fewest_matches(length: int, threshold: float) -> int:
 
 @cache
 def reaches_fast() -> Callable[[str, str, int], bool] | None:
-    """The same as `reaches` through rapidfuzz, many times as fast; None where that is not installed."""
+    """The same as `reaches` with rapidfuzz, many times faster; None where it is not installed."""
     try:
         from rapidfuzz.distance import LCSseq
     except ImportError:
         return None
 
     def fast(one: str, other: str, least: int) -> bool:
-        # Without its score_cutoff: rapidfuzz 3.14 then misses some subsequences that have just the length asked for.
+        # Without score_cutoff: with it, rapidfuzz 3.14 misses some subsequences of exactly the minimum length.
         return bool(LCSseq.similarity(one, other) >= least)
 
     return fast
 
 
 def reaches(one: str, other: str, least: int) -> bool:
-    """Whether the longest common subsequence has at least so many letters.
+    """Whether the longest common subsequence has at least this many letters.
 
     A bit for each letter of `one`, in a whole number of any length; a bit that is 0 ends a step of the length
     (Hyyrö, Bit-parallel LCS-length computation revisited, 2004).
@@ -129,7 +129,7 @@ def reaches(one: str, other: str, least: int) -> bool:
 
 @lru_cache(maxsize=64)
 def _places(text: str) -> dict[str, int]:
-    """Letter → a number whose bits are its places. One evidence is compared with many chunks."""
+    """Letter → a number whose bits are its positions. Cached, since one evidence is compared with many chunks."""
     places: dict[str, int] = {}
     for i, letter in enumerate(text):
         places[letter] = places.get(letter, 0) | 1 << i

@@ -1,4 +1,4 @@
-"""Which texts say nearly the same, letter for letter."""
+"""Finds texts that are nearly identical, letter by letter."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from karat.matching.cover import normalise
 
 THRESHOLD = 0.8
-_SHINGLE = 5  # letters: words would not tell Chinese or Thai texts apart
+_SHINGLE = 5  # letters: words would not separate Chinese or Thai texts
 
 
 def near_duplicates(texts: Sequence[str | None], threshold: float = THRESHOLD) -> list[int | None]:
-    """For each text the place of the first one that it nearly repeats, None where it says something new.
+    """For each text the position of the first one that it nearly repeats, None where it is new.
 
-    Two texts are alike when their sets of five letters in a row (lower-case, white space as one blank) have at least
-    `threshold` of their union in common. Only texts that repeat no other are repeated: there are no chains.
+    Two texts are near duplicates when their sets of five consecutive letters (lower case, white space collapsed) share
+    at least `threshold` of their union. Texts are only compared with new ones, so there are no chains.
 
     >>> near_duplicates(["Refunds take 5 days.", "Cards ship in two weeks.", "refunds  take 5 days", None])
     [None, None, 0, None]
@@ -35,7 +35,7 @@ def near_duplicates(texts: Sequence[str | None], threshold: float = THRESHOLD) -
 
 
 def shingles(text: str) -> frozenset[str]:
-    """All stretches of five letters; of a shorter text the text itself, of an empty one none."""
+    """All sequences of five letters; for a shorter text the text itself, for an empty one none."""
     plain = normalise(text)
     if len(plain) <= _SHINGLE:
         return frozenset([plain] if plain else [])

@@ -1,1 +1,1 @@
-"""Measures: hits judged by gold, metrics, and the engines that run them."""
+"""Scoring: hits judged by gold, metrics, and the engines that run them."""

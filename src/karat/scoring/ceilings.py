@@ -1,4 +1,4 @@
-"""What a perfect and what a random ranking would score on each query: functions of the gold alone."""
+"""What a perfect and a random ranking would score on each query: functions of the gold alone."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from karat.scoring.metrics.grammar import parse_metric
 from karat.scoring.table import JudgedTable
 from karat.scoring.views import Level, View, level_of
 
-_QUERIES = 10_000  # at a time
-_SMALL = 2_000_000  # gold items that may stay laid out between two metrics
+_QUERIES = 10_000  # queries at a time
+_SMALL = 2_000_000  # gold items kept in memory between two metrics, at most
 
 
 class Bounds(Protocol):
@@ -29,7 +29,7 @@ class Bounds(Protocol):
 
 
 class _QueryBounds:
-    """Ceilings or floors by metric, computed when a metric is asked for."""
+    """Ceilings or floors by metric, computed on demand."""
 
     def __init__(self, tables: Mapping[View, JudgedTable], view: View, rows: Ints, rules: Rules) -> None:
         self._tables = {level: tables[at] for level in ("chunk", "doc") if (at := view.but(level=level)) in tables}
@@ -51,7 +51,7 @@ class _QueryBounds:
         raise NotImplementedError
 
     def _judged(self, level: Level) -> list[Judged]:
-        """The queries without any of their hits, some at a time."""
+        """The queries without their hits, some at a time."""
         found = self._laid_out.get(level)
         if found is None:
             found, table = [], self._tables[level]
@@ -65,11 +65,11 @@ class _QueryBounds:
 
 
 class Extremes(msgspec.Struct, frozen=True, eq=False):
-    """The lowest and the highest value that a metric can have on each query: where its interval must end."""
+    """The lowest and highest value that a metric can have on each query: the limits of its interval."""
 
     ceilings: Bounds
-    k: Ints  # cutoff of each query for metrics that name none
-    rows: Ints | None = None  # only these of the queries
+    k: Ints  # cutoff of each query for metrics without their own
+    rows: Ints | None = None  # only these queries
 
     def select(self, rows: Ints) -> Extremes:
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
@@ -88,7 +88,7 @@ class Extremes(msgspec.Struct, frozen=True, eq=False):
 
 
 class Ceilings(_QueryBounds):
-    """What a perfect ranking of the gold scores. The gold does not tell what fits into a token budget."""
+    """What a perfect ranking of the gold scores. Unknown for token budgets: the gold has no token counts."""
 
     def _bound(self, metric: Metric, judged: Judged) -> Floats:
         return np.full(judged.n, np.nan) if metric.budget else metric.ceiling(judged)
@@ -110,10 +110,10 @@ class Floors(_QueryBounds):
 
 
 def _countable(judged: Judged) -> Bools:
-    """Queries of which it is known how many items of the corpus each gold item is."""
+    """Queries where it is known how many items of the corpus each gold item is."""
     gold = judged.gold
     if gold.in_corpus is not None:
         return np.ones(judged.n, np.bool_)
-    # Without the corpus an id counts as one item; how many chunks a document or a passage has is not known.
+    # Without a corpus, an id counts as one item; the number of chunks of a document or a passage is unknown.
     by_name: Bools = gold.count_items(gold.kinds == DOC)[judged.queries] == 0
     return by_name if judged.by_document is None else by_name & ~judged.by_document

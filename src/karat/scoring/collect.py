@@ -1,4 +1,4 @@
-"""Parts of a run → everything that one pass measured of a system."""
+"""Parts of a run → everything that one pass measured for a system."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ class RunData(Bulk, frozen=True):
     names: SeenNames = msgspec.field(default_factory=SeenNames)
     slopes: SeenScores = msgspec.field(default_factory=SeenScores)
     odd_version: OddVersion | None = None
-    unknown: list[str] = []  # queries that the gold set does not have, the first of them
+    unknown: list[str] = []  # the first queries that the gold set does not have
     hashes: Hashes | None = None  # 0 in the rows of queries that the run lacks
     places: Ints | None = None  # where each query can be read again, −1 = nowhere
     lists: list[Hits] = []  # the first hits of the queries
     opened: dict[Level, list[OpenPart]] = {}
-    returned: ThereFlags | None = None  # of the relevant gold items, which were returned for any query
+    returned: ThereFlags | None = None  # which relevant gold items were returned for any query
     missing: frozenset[str] = frozenset()  # of a result without tables
 
     def joined(self, other: RunData) -> RunData:
-        """With the views that another run brought."""
+        """With the views from another run."""
         return replace(
             self,
             tables={**self.tables, **other.tables},
@@ -144,7 +144,7 @@ class _Collector:
             gold = self.golds.of(self.system, view)
             table = JudgedTable.joined(gold, parts, self.audits[view])
             if view.lists != self.request.main and not table.present.any():
-                continue  # other lists than the run's own, of queries that the gold set does not have
+                continue  # other lists, only for queries that the gold set does not have
             tables[view] = table
             self._add_missing(view, tables[view])
         return RunData(
@@ -172,7 +172,7 @@ class _Collector:
         return self.golds.returned(self.system, self.request).flags(*found)
 
     def _add_missing(self, view: View, table: JudgedTable) -> None:
-        """Queries that the run does not have, in the metrics that need hits."""
+        """Fill in queries that the run does not have, in the metrics that need hits."""
         missing = np.flatnonzero(~table.present)
         if not len(missing) or not self.request.views[view]:
             return

@@ -1,4 +1,4 @@
-"""How old is what was found, and what the gold set names."""
+"""Compares the versions of hits and gold items with the `as_of` of queries."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _TAG = "doc_version"
 
 
 class NoVersions(InputError):
-    """Newer hits should be removed, and no hit says how old it is."""
+    """Newer hits should be removed, but no hit has a version."""
 
     code = "no-versions"
 
 
 class OddVersion(NamedTuple):
-    """A version that has no order with the `as_of` of its query: it is none, or a number against a date."""
+    """A version that cannot be compared with the `as_of` of its query: invalid, or a number against a date."""
 
     line: int | None
     query: str
@@ -41,8 +41,8 @@ class OddVersion(NamedTuple):
     def error(self, file: str) -> InputError:
         version = Version.read(self.value)
         return InputError(
-            f"no version of a hit can be compared with its query's as_of, such as that of {shorten(self.item, 40)!r}"
-            f" with {shorten(self.as_of.text, 40)!r}, {self.as_of.kind}",
+            f"no hit version can be compared with as_of, for example that of {shorten(self.item, 40)!r}"
+            f" with {shorten(self.as_of.text, 40)!r} ({self.as_of.kind})",
             code="not-comparable",
             file=file,
             line=self.line,
@@ -50,14 +50,14 @@ class OddVersion(NamedTuple):
             query=self.query,
             expected=EXPECTED if version is None else "a date on both sides, or a version number on both",
             got=self.value if version is None else f"{version.text} ({version.kind})",
-            hint="leave doc_version out where it is not known; write it and as_of in the same way",
+            hint="leave out unknown doc_version values, and write doc_version and as_of in the same format",
         )
 
 
 def newer(hits: Hits, gold: Gold, queries: Ints, rows: Ints) -> Floats:
-    """1 for a hit that is newer than its query's `as_of`, 0 for one that is not, NaN where nothing tells.
+    """1 for a hit that is newer than its query's `as_of`, 0 for one that is not, NaN where unknown.
 
-    `queries`: row of each query of the hits in the gold set; `rows`: the hits that are looked at.
+    `queries`: row of each query of the hits in the gold set; `rows`: the hits to check.
     """
     found = np.full(len(rows), np.nan)
     for place, _, verdict in _verdicts(hits, gold, queries, rows):
@@ -80,7 +80,7 @@ def odd_versions(hits: Hits, gold: Gold, queries: Ints) -> list[OddVersion]:
 
 
 def _verdicts(hits: Hits, gold: Gold, queries: Ints, rows: Ints) -> Iterator[tuple[int, Version, bool | None]]:
-    """(place in rows, as_of, whether it is newer) of the hits that say a version, of queries with `as_of`."""
+    """(position in rows, as_of, whether it is newer) of the hits with a version, for queries with `as_of`."""
     versions = hits.columns.get("doc_version")
     if versions is None:
         return
@@ -116,7 +116,7 @@ def item_versions(gold: Gold, corpus: Corpus, rule: DocRule) -> list[list[Any]]:
 
 
 def with_versions(gold: Gold, corpus: Corpus, rule: DocRule) -> Gold:
-    """The gold set with the version of each query's relevant items, as a corpus tells it, for a tag."""
+    """The gold set with the version of each query's relevant items, from a corpus, as a tag."""
     if corpus.versions is None or _TAG in gold.tags:
         return gold
     located = in_corpus(gold, corpus, rule) or gold
@@ -127,6 +127,6 @@ def with_versions(gold: Gold, corpus: Corpus, rule: DocRule) -> Gold:
             found[query].update(map(str, versions))
     tags = {**gold.tags, _TAG: [None if not f else f.pop() if len(f) == 1 else "several" for f in found]}
     tagged = replace(gold, tags=tags)
-    if located is not gold:  # passages need not be looked for again
+    if located is not gold:  # passages were located already
         tagged.__dict__[RESOLVED] = [(corpus, rule.rule, replace(located, tags=tags))]
     return tagged

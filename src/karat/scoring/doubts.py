@@ -1,7 +1,7 @@
-"""Whether scores can be believed at all: do run and gold set name items alike, is a high score a good one, and are
+"""Checks whether scores can be trusted: do run and gold set use the same ids, are high scores good, and are
 hits in ranking order.
 
-All are told by evidence that is collected during the pass, slice by slice, and judged once at its end.
+Evidence for each is collected during the pass, slice by slice, and judged at the end.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from karat.scoring.views import level_of
 if TYPE_CHECKING:
     from karat.data.audit import Audit
 
-_KEPT = 1024  # ids of a run by which its names are known: those with the lowest hashes, whatever the order of slices
-_DEEP = 100  # hits of a query among which ids that are written in another way are looked for
-LOOKED = 300  # queries that are looked at for that, about
+_KEPT = 1024  # ids sampled from a run: those with the lowest hashes, whatever the order of slices
+_DEEP = 100  # hits of a query that are searched for other spellings of ids
+LOOKED = 300  # approximate number of queries that are searched
 # A retriever that finds something for a quarter of the queries finds nothing for 17 of them in 0.75 % of cases.
 _HIT_RATE, _CHANCE = 0.25, 0.01
-_FORMS = 5  # ids from which on their form is known
-_SAME_PREFIX = 3  # pairs from which on a prefix is no accident
+_FORMS = 5  # number of ids from which their form is known
+_SAME_PREFIX = 3  # pairs from which a common prefix is not an accident
 _MOST, _FEW = 0.5, 0.05  # shares of ids that a corpus knows
 _RISING = 0.95
 _DISTANCE = re.compile(r"distance|(?<![a-z])(?:dist|l2)(?![a-z])", re.I)
@@ -51,17 +51,17 @@ class NearPair(msgspec.Struct, frozen=True):
 
 
 class SeenNames(msgspec.Struct):
-    """What some slices of a run show of its names; those of all slices are added up."""
+    """What some slices of a run show about its ids; slices are added up."""
 
-    shared: bool = False  # is a relevant gold item among the hits of any query
-    documents: bool = False  # or a document of one
+    shared: bool = False  # whether a relevant gold item is among the hits of any query
+    documents: bool = False  # or one of their documents
     queries: int = 0  # with hits and relevant gold
     hits: int = 0  # of these queries
     first: str | None = None  # an id of the run
     sample: dict[int, str] = {}  # hash → id, of some of the different ids, while nothing is shared
     near: int = 0
     pairs: list[NearPair] = []
-    prefixes: dict[str, int] = {}  # "run kb/" or "gold kb/" → pairs that only this prefix tells apart
+    prefixes: dict[str, int] = {}  # "run kb/" or "gold kb/" → pairs that differ only in this prefix
     prefix_pairs: dict[str, NearPair] = {}
 
     def add(self, other: SeenNames) -> None:
@@ -80,17 +80,17 @@ class SeenNames(msgspec.Struct):
 class SeenScores(msgspec.Struct):
     """What decides the order of the lists, and whether it looks like a ranking."""
 
-    rising: int = 0  # queries whose scores only rise, where they and nothing else decide the order
+    rising: int = 0  # queries whose scores only rise, where only scores decide the order
     others: int = 0
-    chance: float = 0.0  # log of how likely lists in any order would all rise
-    distances: int = 0  # queries ordered by a field that is called a distance
+    chance: float = 0.0  # log probability that randomly ordered lists would all rise
+    distances: int = 0  # queries ordered by a field that is named like a distance
     field: str | None = None  # its name
     filled: int = 0  # queries with hits
-    rows: int = 0  # those that are rows of a table with neither rank nor score
-    scattered: int = 0  # those of them whose rows are not together
-    by_id: int = 0  # those, among the ones looked at, that are sorted by id
+    rows: int = 0  # queries from rows of a table with neither rank nor score
+    scattered: int = 0  # those whose rows are not adjacent
+    by_id: int = 0  # those that are sorted by id, among the checked ones
     unsorted: int = 0
-    by_id_chance: float = 0.0  # log of how likely rows in any order would all be sorted
+    by_id_chance: float = 0.0  # log probability that randomly ordered rows would all be sorted
 
     def add(self, other: SeenScores) -> None:
         for name in self.__struct_fields__:
@@ -104,17 +104,17 @@ def lowest(sample: dict[int, str]) -> dict[int, str]:
 
 
 class NameWatch:
-    """Looks at the names of one system's hits. Costs little once a relevant item was found."""
+    """Checks the ids of one system's hits. Cheap once a relevant item was found."""
 
     def __init__(self, gold: Gold, rule: DocRule, every: int = 1) -> None:
-        """`every`: look at one in so many queries for ids that are written in another way."""
+        """`every`: check one in this many queries for other spellings of ids."""
         self._gold, self._rule, self._every = gold, rule, every
         self._found = False
         self._wanted: set[str] = set()
         self._documents: set[str] = set()
 
     def look(self, judged: Judged, hits: Hits) -> SeenNames:
-        """`hits`: as they were returned: what a filter removes has a name all the same."""
+        """`hits`: as returned, since filtered hits have ids as well."""
         seen = SeenNames(shared=self._found)
         if hits.offsets[-1]:
             self._look_near(judged, seen)
@@ -141,7 +141,7 @@ class NameWatch:
         seen.sample = lowest({zlib.crc32(item.encode("utf-8", "replace")): item for item in set(ids)})
 
     def _look_near(self, judged: Judged, seen: SeenNames) -> None:
-        """Gold items that were not found, while a hit of the same query has nearly their id."""
+        """Gold items that were not found, while a hit of the same query has nearly the same id."""
         gold, hits = self._gold, judged.hits
         assert hits is not None
         items = gold.items_of(judged.queries)
@@ -159,7 +159,7 @@ class NameWatch:
             rows = slice(int(hits.offsets[at]), int(min(hits.offsets[at + 1], hits.offsets[at] + _DEEP)))
             text = whole if self._every == 1 else _ListText.of(hits, rows)
             named = take_list(gold.items, items[starts[at] : starts[at + 1]])
-            # Ids are looked at one by one only if the end of a document's name stands somewhere in the list.
+            # Ids are checked one by one only if the end of a document's name occurs somewhere in the list.
             keys = dict(zip(named, normal_ids(named, self._rule), strict=True))
             likely = [item for item, key in keys.items() if text is None or text.has(self._end(key), rows)]
             self._compare(likely, keys, hits, rows, seen)
@@ -178,7 +178,7 @@ class NameWatch:
                 seen.pairs = [*seen.pairs, NearPair(item, known[key])][:3]
 
     def _end(self, key: str) -> bytes:
-        """What both ids have in them if they differ only in a prefix or an extension."""
+        """The part that both ids share if they differ only in a prefix or an extension."""
         return _PATH.split(self._rule.doc(key))[-1].encode("utf-8", "replace")
 
     def _compare_ends(self, item: str, key: str, known: dict[str, str], seen: SeenNames) -> None:
@@ -191,14 +191,14 @@ class NameWatch:
 
 
 class _ListText:
-    """The ids of a slice in small letters, one after the other, in which one search finds out about a whole list."""
+    """The ids of a slice in lower case, concatenated, so that one search covers a whole list."""
 
     def __init__(self, text: bytes, first: int, width: int, ends: list[int]) -> None:
         self._text, self._first, self._width, self._ends = text, first, width, ends
 
     @classmethod
     def of(cls, hits: Hits, rows: slice) -> _ListText | None:
-        """None where ids need a closer look: letters beyond ASCII, or white space."""
+        """None where ids need a closer check: letters beyond ASCII, or white space."""
         if isinstance(hits.ids, np.ndarray):
             text, width, ends = hits.ids[rows].tobytes(), hits.ids.itemsize, list[int]()
         else:
@@ -215,7 +215,7 @@ class _ListText:
 
 
 def relevant_names(gold: Gold, rule: DocRule) -> tuple[set[str], set[str]]:
-    """Ids of the items that should be found, and of their documents."""
+    """Ids of the relevant items and of their documents."""
     rows = np.flatnonzero(gold.grades > 0).tolist()
     ids = [gold.ids[row] for row in rows]
     passages = [gold.passages[row] for row in rows] if gold.passages else [None] * len(rows)
@@ -224,19 +224,19 @@ def relevant_names(gold: Gold, rule: DocRule) -> tuple[set[str], set[str]]:
 
 
 class IdMismatch(msgspec.Struct, frozen=True):
-    """No hit is a relevant gold item, for whichever query."""
+    """No hit is a relevant gold item, for any query."""
 
-    sure: bool  # False: too little was seen to say that the names differ; it may be an honest failure
+    sure: bool  # False: too little evidence that the ids differ; the run may just be bad
     why: Why
     run_id: str
     gold_id: str
     queries: int
-    documents: bool = False  # documents are named alike: only their chunks differ
-    corpus: bool = False  # a corpus was looked at
+    documents: bool = False  # document ids match: only the chunks differ
+    corpus: bool = False  # a corpus was checked
 
 
 class NearIds(msgspec.Struct, frozen=True):
-    """Gold items that were not found although the id of a hit differs only in how it is written, or in a prefix."""
+    """Gold items that were not found although a hit has the same id in another spelling, or with another prefix."""
 
     count: int
     how: How
@@ -245,15 +245,15 @@ class NearIds(msgspec.Struct, frozen=True):
 
 
 class RisingScores(msgspec.Struct, frozen=True):
-    """Scores rise along the lists, or are called distances: the lists may be upside down."""
+    """Scores increase down the lists, or are named like distances: the lists may be upside down."""
 
     queries: int
     of: int
-    field: str | None = None  # what the file calls them, where that is the evidence
+    field: str | None = None  # the file's name for scores, where that is the evidence
 
 
 class RowOrder(msgspec.Struct, frozen=True):
-    """Hits are rows of a table that says neither rank nor score."""
+    """Hits are rows of a table with neither rank nor score."""
 
     queries: int
     of: int
@@ -261,12 +261,12 @@ class RowOrder(msgspec.Struct, frozen=True):
 
     @property
     def sure(self) -> bool:
-        """Whether the order of the rows is none of relevance, by all that is seen."""
+        """Whether the evidence shows that rows are not in ranking order."""
         return self.why != "rows"
 
 
 class Doubts(msgspec.Struct, frozen=True):
-    """Why scores of a result say nothing about its retriever. Saved with the result."""
+    """Why scores of a result may say nothing about its retriever. Saved with the result."""
 
     ids: IdMismatch | None = None
     near: NearIds | None = None
@@ -274,11 +274,11 @@ class Doubts(msgspec.Struct, frozen=True):
     order: RowOrder | None = None
 
     def __bool__(self) -> bool:
-        """Whether something speaks against the scores. That rows are in ranking order is only worth a word."""
+        """Whether there is a reason to distrust the scores. Rows without rank and score are only a note."""
         return any((self.ids, self.near, self.scores, self.order and self.order.sure))
 
     def about(self, metric: Metric) -> Literal["ids", "scores", "order"] | None:
-        """What makes a metric meaningless."""
+        """The reason why a metric is meaningless, if any."""
         differ = self.ids is not None and self.ids.sure and (level_of(metric) == "chunk" or not self.ids.documents)
         if differ and "ids" in metric.rests_on:
             return "ids"
@@ -292,7 +292,7 @@ class Doubts(msgspec.Struct, frozen=True):
 def judge_doubts(
     names: SeenNames, scores: SeenScores, gold: Gold, rules: Rules, corpus: Corpus | None, audit: Audit
 ) -> Doubts:
-    """What the evidence of a whole run says; also counted in the audit."""
+    """The conclusions from the evidence of a whole run; also counted in the audit."""
     rule = DocRule(rules.doc_of)
     near = _near(names)
     if near is not None:
@@ -317,7 +317,7 @@ def _near(names: SeenNames) -> NearIds | None:
 
 
 def _rising(scores: SeenScores) -> RisingScores | None:
-    """Where nearly all lists rise, and lists in any order would not; or where the scores are called distances."""
+    """If nearly all lists rise and random lists would not, or if the scores are named like distances."""
     if scores.field is not None:
         return RisingScores(scores.distances, scores.filled, scores.field)
     whole = scores.rising + scores.others
@@ -327,7 +327,7 @@ def _rising(scores: SeenScores) -> RisingScores | None:
 
 
 def _row_order(scores: SeenScores) -> RowOrder | None:
-    """Rows in an order of their own are common; rows sorted by id, or scattered, were never in one of relevance."""
+    """Unranked rows are common; rows sorted by id, or scattered, are never in order of relevance."""
     if not scores.rows:
         return None
     looked = scores.by_id + scores.unsorted
@@ -351,7 +351,7 @@ def _mismatch(
         return None
     wanted, documents = relevant_names(gold, rule)
     ids = list(names.sample.values())
-    # A worker may have seen a part of the gold set only.
+    # A worker may have seen only a part of the gold set.
     if not wanted.isdisjoint(ids) or (gold.passages and names.documents):
         return None
     first = next(item for item, grade in zip(gold.ids, gold.grades.tolist(), strict=True) if grade > 0)
@@ -364,7 +364,7 @@ def _mismatch(
         why, sure = known, True
     shown = near.examples[0] if near is not None else NearPair(first, names.first)
     alike = names.documents and documents != wanted
-    # Half a character in an id of the run is text for Python, and for nothing that is saved.
+    # Lone surrogates in ids of the run are valid in Python strings, but cannot be saved.
     run_id = shown.run.encode("utf-8", "replace").decode()
     return IdMismatch(sure, why, run_id, shown.gold, names.queries, alike, corpus is not None)
 
@@ -372,7 +372,7 @@ def _mismatch(
 def _in_corpus(
     ids: list[str], wanted: set[str], documents: set[str], corpus: Corpus, rule: DocRule
 ) -> Literal["alike", "corpus-gold", "corpus-run"] | None:
-    """Which side the corpus knows. Where it knows both, they name items alike and the run is merely bad."""
+    """Which side the corpus knows. If it knows both, they use the same ids and the run is just bad."""
     there = {*corpus.index, *corpus.documents(rule)}
     run, gold = (sum(item in there for item in some) / max(len(some), 1) for some in (ids, wanted))
     if run >= _MOST and gold >= _MOST:
@@ -385,15 +385,15 @@ def _in_corpus(
 def _why(
     names: SeenNames, near: NearIds | None, wanted: set[str], ids: list[str], rule: DocRule, size: int | None
 ) -> tuple[Why, bool]:
-    """What speaks for other names, and whether that is enough."""
+    """The evidence for different ids, and whether it is enough."""
     if near is not None:
         return "near", True
     if _other_forms(wanted, ids, rule):
         return "forms", True
     different = _different(names.sample)
     if size and len(wanted) * log(max(1 - different / size, 1e-9)) < log(_CHANCE):
-        return "chance", True  # blind draws would have found one
-    # One gold item for all queries is one trial. The same list for all is none: a query counts as far as it brings
+        return "chance", True  # random draws would have found one
+    # One gold item for all queries is one trial. The same list for all queries is none: a query counts as far as it has
     # hits of its own, of which a quarter of a list is enough (in a small corpus all lists overlap).
     depth = names.hits / max(names.queries, 1)
     trials = min(names.queries, len(wanted), 4 * (different - depth) / max(depth, 1))
@@ -401,12 +401,12 @@ def _why(
 
 
 def _different(sample: dict[int, str]) -> float:
-    """How many different ids there are, of which these have the lowest hashes."""
+    """How many different ids there are, estimated from those with the lowest hashes."""
     return len(sample) if len(sample) < _KEPT else (_KEPT - 1) * 2**32 / max(max(sample), 1)
 
 
 def _other_forms(wanted: set[str], ids: list[str], rule: DocRule) -> bool:
-    """Whether the ids of both sides are regular, and of different forms: `doc-9#p9` and `9`."""
+    """Whether the ids of both sides are regular, but of different forms: `doc-9#p9` and `9`."""
     forms = [Counter(_form(item, rule) for item in some) for some in (wanted, ids)]
     if any(found.total() < _FORMS or len(found) > found.total() / 2 for found in forms):
         return False
@@ -414,7 +414,7 @@ def _other_forms(wanted: set[str], ids: list[str], rule: DocRule) -> bool:
 
 
 def _form(item: str, rule: DocRule) -> str:
-    """What ids of one kind have in common: the kinds of their parts; of a chunk in its document, also the letters."""
+    """The common form of ids: the kinds of their parts; for a chunk in its document, also the letters."""
     doc = rule.doc(item)
     rest = item[len(doc) :] if item.startswith(doc) else ""
     kinds = re.sub(r"\d+", "9", re.sub(r"[^\W\d_]+", "a", _UUID.sub("uuid", doc)))

@@ -1,4 +1,4 @@
-"""What was labelled beside the gold set, and whether hits without a label are to be looked at."""
+"""Labels in addition to the gold set, and whether hits without a label are analysed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class JudgedStratum(msgspec.Struct, frozen=True):
 
 
 class KnownJudge(msgspec.Struct, frozen=True):
-    """A judge as another calibration found it."""
+    """A judge with the error rates of another calibration."""
 
     sensitivity: float
     specificity: float
@@ -31,19 +31,19 @@ class KnownJudge(msgspec.Struct, frozen=True):
 
 
 class Labelling(Bulk, frozen=True):
-    """Grades by pair. A pair that a judge failed on, or people disagree on, is not there."""
+    """Grades by pair. Pairs that a judge failed on, or that people disagree on, are left out."""
 
     bounds: bool = False
     judge: Mapping[Named, float] = {}
     human: Mapping[Named, float] = {}
-    probability: Mapping[Named, float] = {}  # with which people were asked
+    probability: Mapping[Named, float] = {}  # of being selected for human labels
     known: KnownJudge | None = None
-    borrow: bool = False  # error rates from other pairs, where people labelled too few of a run's own hits
+    borrow: bool = False  # error rates from other pairs, where a run's own hits have too few human labels
     with_judge: Callable[[Gold], Gold] | None = None
-    prepare: Callable[[Gold], Gold] | None = None  # scale, and people's labels
-    highest: int = 0  # grade of that scale; 0: there are no labels
-    pooled: Sequence[Named] = ()  # what other runs found
-    given: Sequence[tuple[str, str]] = ()  # options that change the gold set, and their values, to say again
+    prepare: Callable[[Gold], Gold] | None = None  # applies the scale and human labels
+    highest: int = 0  # highest grade of that scale; 0: there are no labels
+    pooled: Sequence[Named] = ()  # pairs that other runs found
+    given: Sequence[tuple[str, str]] = ()  # options that change the gold set, and their values, to show again
 
     @property
     def asked(self) -> bool:
@@ -51,10 +51,10 @@ class Labelling(Bulk, frozen=True):
 
     @property
     def levels(self) -> list[float]:
-        """Every grade that a label may have, whether one has it yet or not; without labels nothing is known of that."""
+        """Every grade that a label may have, whether used or not; empty without labels."""
         return sorted({*self.judge.values(), *range(self.highest + 1 if self.highest else 0)})
 
     @property
     def weighted(self) -> bool:
-        """Whether people labelled some pairs with more chance than others."""
+        """Whether pairs had different chances of a human label."""
         return len(set(self.probability.values())) > 1

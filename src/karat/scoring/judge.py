@@ -1,5 +1,5 @@
-"""HITS + GOLD → Judged: the one place where ties, duplicates, missing queries, document-level gold and
-thresholds are settled. What was settled is counted in the audit."""
+"""HITS + GOLD → Judged: the one place that handles ties, duplicates, missing queries, document-level gold and
+thresholds. All decisions are counted in the audit."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from karat.scoring.judged import Judged, Rules, cutoffs, first_of_item, gold_sid
 
 
 def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, start: int = 0) -> Judged:
-    """Settle one slice. `depth`: how many places of each ranking must be exact also for unjudged hits; `start`: where
-    in the gold set its queries begin, if they stand in that order."""
+    """Judge one slice. `depth`: how many places of each ranking must be exact also for unjudged hits; `start`: where
+    in the gold set its queries begin, if they are in the same order."""
     hits, queries = _known_queries(hits, gold, audit, start)
     hits = hits if rules.scores is None else hits.with_scores(rules.scores)
     audit.count("turned_scores", len(hits.queries) if hits.turned and hits.score is not None else 0)
@@ -85,7 +85,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
 
 def _known_queries(hits: Hits, gold: Gold, audit: Audit, start: int) -> tuple[Hits, Ints]:
     end = start + len(hits.queries)
-    if gold.queries[start:end] == hits.queries:  # in the same order: nothing to look up
+    if gold.queries[start:end] == hits.queries:  # same order: no lookup needed
         return hits, np.arange(start, end)
     queries = np.fromiter(map(gold.index.get, hits.queries, repeat(-1)), np.int64, len(hits.queries))
     known = queries >= 0
@@ -97,7 +97,7 @@ def _known_queries(hits: Hits, gold: Gold, audit: Audit, start: int) -> tuple[Hi
 
 
 def count_states(hits: Hits, audit: Audit) -> None:
-    """Queries that came back empty or failed."""
+    """Count queries that returned nothing or failed."""
     empty = np.flatnonzero(np.diff(hits.offsets) == 0)
     audit.count("empty_results", len(empty), (hits.queries[i] for i in empty[:3]))
     failed = [f"{q}: {e}" for q, e in zip(hits.queries, hits.fields.get("error", ()), strict=False) if e]
@@ -111,7 +111,7 @@ def count_states(hits: Hits, audit: Audit) -> None:
 
 
 def _count_unpriced(hits: Hits, rules: Rules, audit: Audit) -> None:
-    """Queries whose cost is not known although there is a price table."""
+    """Count queries with unknown cost although there is a price table."""
     if rules.prices is None:
         return
     reasons = [
@@ -123,7 +123,7 @@ def _count_unpriced(hits: Hits, rules: Rules, audit: Audit) -> None:
 
 
 def _count_estimated(hits: Hits, audit: Audit) -> None:
-    """Only where somebody asked for tokens."""
+    """Only where tokens were requested."""
     if "tokens" in hits.columns:
         said, texts = hits.columns["tokens"], hits.columns.get("text", [])
         estimated = sum(own is None and text is not None for own, text in zip(said, texts, strict=False))
@@ -131,7 +131,7 @@ def _count_estimated(hits: Hits, audit: Audit) -> None:
 
 
 def _cut(hits: Hits, rules: Rules, audit: Audit) -> Hits:
-    """The first hits as they were returned, before anything else is taken out of the list."""
+    """The first hits as they were returned, before anything else is removed from the list."""
     if rules.top_k is None:
         return hits
     query = hits.query_of_row
@@ -159,7 +159,7 @@ def _prune(hits: Hits, rules: Rules, audit: Audit) -> Hits:
 
 
 def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit: Audit) -> Hits:
-    """Hits that did not exist yet at their query's as_of. The gold stays whole: what it lists is still asked for."""
+    """Remove hits that did not exist yet at their query's as_of. The gold stays whole: its items are still expected."""
     late = newer(hits, gold, queries, np.arange(len(hits.query_of_row)))
     dated = np.array([gold.as_of[query] is not None for query in queries.tolist()], np.bool_)
     said = np.array([is_said(v) for v in hits.columns.get("doc_version") or [None] * len(late)], np.bool_)
@@ -173,7 +173,7 @@ def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit:
     kept = hits.select_rows(np.flatnonzero(late != 1))
     _, items, _ = _match(gone, gold, queries, query, doc_rule, Audit(), None)
     _, older, _ = _match(kept, gold, queries, kept.query_of_row, doc_rule, Audit(), None)
-    wanted = np.setdiff1d(items[gold.grades[items] > 0], older).tolist()  # a passage may stand in an older chunk too
+    wanted = np.setdiff1d(items[gold.grades[items] > 0], older).tolist()  # a passage may also be in an older chunk
     examples = (f"{gold.queries[gold.query_of_item[item]]}: {gold.ids[item]}" for item in wanted[:3])
     audit.count("future_gold", len(wanted), examples)
     return kept
@@ -188,7 +188,7 @@ def _match(
     audit: Audit,
     hashed: Hashes | None,
 ) -> tuple[Ints, Ints, Bools | None]:
-    """(row, gold item) of every judged hit. The exact id wins; gold that names a document takes its chunks.
+    """(row, gold item) of every judged hit. The exact id wins; gold that names a document matches its chunks.
 
     A hit that holds several passages has a row for each.
     """

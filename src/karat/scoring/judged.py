@@ -1,5 +1,5 @@
-"""HITS + GOLD → Judged: the one place where ties, duplicates, missing queries, document-level gold and
-thresholds are settled. What was settled is counted in the audit."""
+"""HITS + GOLD → Judged: the one place that handles ties, duplicates, missing queries, document-level gold and
+thresholds. All decisions are counted in the audit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SIZED = ("tokens", "text")
 
 
 class Rules(CountingOptions):
-    """Choices that change what counts, made by the user."""
+    """Options of the user that change what counts."""
 
     prices: Prices | None = option(None)
 
@@ -51,9 +51,9 @@ class Judged(Bulk, frozen=True):
 
     gold: Gold
     queries: Ints  # row of each query in the gold set
-    present: Bools  # does the run have the query
+    present: Bools  # whether the run has the query
     depth: Ints  # hits returned
-    k: Ints  # cutoff for metrics that name none
+    k: Ints  # cutoff for metrics without their own
     gold_query: Ints  # items of the gold, by query and then grade, highest first
     gold_grade: Floats
     hit_query: Ints  # judged hits, by query and then rank; one that holds several passages has a row for each
@@ -61,13 +61,13 @@ class Judged(Bulk, frozen=True):
     hit_grade: Floats
     hit_new: Bools  # False for a later chunk of a document, or of a passage, that was found already
     by_document: Bools | None = None  # queries with hits matched by document or by passage; None = no query
-    hits: Hits | None = None  # the hits themselves, in ranking order as deep as was asked for
+    hits: Hits | None = None  # the hits themselves, in ranking order as deep as requested
     order: Ints | None = None  # row at each place of the ranking; None = as listed
     doc_rule: DocRule = msgspec.field(default_factory=DocRule)
     fuzzy_threshold: float = THRESHOLD
     hit_item: Ints | None = None  # the gold item that each judged hit is; None = no judged hits
     prices: Prices | None = None
-    zero_without_gold: bool = False  # what queries without relevant gold score; False = they are undefined
+    zero_without_gold: bool = False  # what queries without relevant gold score: 0, or undefined
 
     @property
     def n(self) -> int:
@@ -82,11 +82,11 @@ class Judged(Bulk, frozen=True):
 
     @property
     def without_gold(self) -> Floats | float:
-        """Score of a query without relevant gold; one that is said to have no answer stays undefined."""
+        """Score of a query without relevant gold; a query marked as having no answer stays undefined."""
         return np.where(self.gold.no_answer[self.queries] > 0, np.nan, 0.0) if self.zero_without_gold else np.nan
 
     def per_query(self, query: Ints, values: Floats | None = None) -> Floats:
-        """Sum of values (or count) by query."""
+        """Sum of values (or count) per query."""
         return np.bincount(query, values, self.n).astype(np.float64)
 
     @cached_property
@@ -111,7 +111,7 @@ class Judged(Bulk, frozen=True):
         )
 
     def once_a_hit(self, rows: Bools) -> Bools:
-        """Of these rows of judged hits the first of each hit, which has its highest grade."""
+        """For these rows of judged hits, the first row of each hit, which has its highest grade."""
         if self.gold.located is None:
             return rows
         at = np.flatnonzero(rows)
@@ -130,10 +130,10 @@ class Judged(Bulk, frozen=True):
         return query, at if self.order is None else self.order[at]
 
     def fitting(self, budget: int) -> tuple[Ints, Bools]:
-        """How many hits of each query fit into a budget of tokens, and whether that is known.
+        """How many hits of each query fit into a token budget, and whether that is known.
 
-        The first that does not fit ends the list, whatever comes after it. Of one that says neither tokens nor text
-        nobody knows whether it fits.
+        The first hit that does not fit ends the list, whatever comes after it. Without tokens and text it is unknown
+        whether a hit fits.
         """
         cache: dict[int, tuple[Ints, Bools]] = self.__dict__.setdefault("_fitting", {})
         if budget not in cache:
@@ -157,7 +157,7 @@ class Judged(Bulk, frozen=True):
         return counts, known
 
     def _tokens(self, row: int) -> int | None:
-        """Of one hit: as logged, else estimated from its text."""
+        """Tokens of one hit: as logged, else estimated from its text."""
         sizes: dict[int, int | None] = self.__dict__.setdefault("_sizes", {})
         if row not in sizes:
             assert self.hits is not None
@@ -180,12 +180,12 @@ class Judged(Bulk, frozen=True):
 
 
 def relevance(grade: Floats, rel: float | None) -> Bools:
-    """Relevant is any grade above 0, or from the asked level on."""
+    """Relevant is any grade above 0, or from the requested level on."""
     return grade > 0 if rel is None else grade >= rel
 
 
 def judge_places(gold: Gold, queries: Ints, places: Ints, rules: Rules) -> Judged:
-    """Queries of which only the place of each gold item (all of the set's) is known, 0 = not in the list."""
+    """Queries for which only the rank of each gold item (of the whole set) is known, 0 = not in the list."""
     gold_query, gold_grade = gold_side(gold, queries)
     items = gold.items_of(queries)
     query = np.repeat(np.arange(len(queries)), gold.offsets[queries + 1] - gold.offsets[queries])
@@ -214,7 +214,7 @@ def judge_missing(gold: Gold, queries: Ints, rules: Rules) -> Judged:
 
 
 def judge_none(gold: Gold, queries: Ints, by_document: Bools | None, rules: Rules) -> Judged:
-    """Queries without any of their hits: enough to say what a perfect or a random ranking scores."""
+    """Queries without their hits: enough for the score of a perfect or a random ranking."""
     return _unanswered(gold, queries, rules, present=True, by_document=by_document)
 
 
@@ -239,7 +239,7 @@ def _unanswered(gold: Gold, queries: Ints, rules: Rules, *, present: bool, by_do
 
 
 def _whole(tokens: Any) -> int:
-    """A number of tokens, whatever it comes from: a log, a column of a table, a field of the corpus."""
+    """A number of tokens from any source: a log, a table column, a corpus field."""
     text = str(tokens)
     if isinstance(tokens, bool) or not text.isdecimal():
         raise InputError(
@@ -263,6 +263,6 @@ def gold_side(gold: Gold, queries: Ints) -> tuple[Ints, Floats]:
 
 
 def cutoffs(gold: Gold, queries: Ints, rules: Rules) -> Ints:
-    """How deep to look where a metric does not say it: the query's own k, else the configured one."""
+    """The cutoff where a metric has none: the query's own k, else the configured one."""
     own = gold.k[queries]
     return np.where(own > 0, own, rules.k)

@@ -1,4 +1,4 @@
-"""Hashes of ordered lists, by which identical rankings are recognised without the hits."""
+"""Hashes of ordered lists, to recognise identical rankings without the hits."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _HALF = np.uint64(32)
 
 
 def list_hashes(judged: Judged) -> Hashes | None:
-    """One row per query: hashes of its first ids in order, at each depth and of all of them.
+    """One row per query: hashes of its first ids in order, at each depth and over the whole list.
 
-    Two equal hashes mean the same ids in the same order. Below the deepest depth hits with the same score are in the
-    order of the file, so that two lists may be equal and their last hashes differ.
+    Equal hashes mean the same ids in the same order. Below the greatest depth, hits with equal scores are in file
+    order, so the last hashes of equal lists may differ.
     """
     hits = judged.hits
     if hits is None:
@@ -39,7 +39,7 @@ def list_hashes(judged: Judged) -> Hashes | None:
 
 
 def _prefix_sums(ids: Ids, query: Ints, queries: int) -> Hashes:
-    """Running sums over all lists of a number for each id and its place; differences of two are sums of a stretch."""
+    """Running sums over all lists of a number for each id and its rank; differences of two are sums of a stretch."""
     place = np.arange(len(query)) - np.searchsorted(query, np.arange(queries))[query] + 1
     mixed = (stable_hashes(ids) ^ (place.astype(np.uint64) * _PLACE)) * _SPREAD
     mixed ^= mixed >> _HALF
@@ -49,11 +49,11 @@ def _prefix_sums(ids: Ids, query: Ints, queries: int) -> Hashes:
 
 
 def stable_hashes(ids: Ids) -> Hashes:
-    """The same in every process and for every container of ids: of the bytes of each id."""
+    """Hashes of the bytes of each id: the same in every process and for every container of ids."""
     if isinstance(ids, np.ndarray):
         return hashes(ids)
     names = as_list(ids)
     try:
         return hashes(pack(names))
-    except UnicodeEncodeError:  # half a character, which UTF-8 has no bytes for
+    except UnicodeEncodeError:  # a lone surrogate cannot be encoded as UTF-8
         return hashes(pack([name.encode("utf-8", "backslashreplace").decode() for name in names]))

@@ -1,4 +1,4 @@
-"""One pass over a run: every slice is judged once per view, and what is kept of it grows with queries and gold only."""
+"""One pass over a run: every slice is judged once per view, and memory grows with queries and gold only."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from karat.scoring.table import TablePart
 from karat.scoring.unjudged import FAR, OpenPart
 from karat.scoring.views import OWN, Level, View
 
-_KEPT = 24 << 20  # bytes; glibc then keeps twice as much, and takes no notice of blocks over 32 MB
+_KEPT = 24 << 20  # bytes; glibc then keeps twice as much, and ignores blocks over 32 MB
 
 
 class Golds(Bulk, frozen=True):
-    """The gold set as each view sees it: by chunk or document, with or without a judge's labels."""
+    """The gold set for each view: by chunk or document, with or without a judge's labels."""
 
     gold: Gold
     sets: dict[tuple[Level, str], Gold] = {}
-    # (lists, labels) → system → the gold set with its passages found in the hits of these lists.
+    # (lists, labels) → system → the gold set with its passages located in the hits of these lists.
     located: dict[tuple[str, str], Callable[[str], Gold]] = {}
 
     _returned: dict[str, ReturnedNames] = {}
 
     def returned(self, system: str, request: PassRequest) -> ReturnedNames:
-        """Looks for the names of the gold set in the hits of one system."""
+        """Searches the hits of one system for the names of the gold set."""
         if system not in self._returned:
             self._returned[system] = ReturnedNames(self.of(system, request.own), DocRule(request.rules.doc_of))
         return self._returned[system]
@@ -54,27 +54,27 @@ class Golds(Bulk, frozen=True):
 
 
 class PassRequest(Bulk, frozen=True):
-    """What one pass has to bring: the union of what the consumers of an evaluation need."""
+    """What one pass must collect: the union of the needs of an evaluation."""
 
     rules: Rules
     own: View
     views: Mapping[View, tuple[Metric, ...]]  # with the metrics of each that need the hits themselves
-    main: str = OWN  # which lists the run has; the others come along with its lines
-    columns: frozenset[str] = frozenset()  # what has to be read of each hit and query
+    main: str = OWN  # which lists the run has; the others come with its lines
+    columns: frozenset[str] = frozenset()  # what must be read for each hit and query
     facts: frozenset[str] = frozenset()  # fields of a query to keep
     lists: int = 0  # hits of each query to keep
     open_levels: frozenset[Level] = frozenset()  # levels at which hits without a grade are collected
     returned: bool = False
     hashes: bool = False
-    near_every: int = 1  # one in so many queries is looked at for ids that are written in another way
+    near_every: int = 1  # one in this many queries is checked for other spellings of ids
 
     @property
     def other_lists(self) -> frozenset[str]:
-        """Lists of the same log besides the final ones."""
+        """Other lists of the same log."""
         return frozenset(view.lists for view in self.views) - {self.main}
 
     def depth(self, view: View, gold: Gold) -> int:
-        """How many places of each list must be exact also for unjudged hits."""
+        """How many ranks of each list must be exact also for unjudged hits."""
         if view.level in self.open_levels and view.but(level=self.own.level) == self.own:
             return FAR
         deepest = max((metric_depth(m, gold, self.rules) for m in self.views[view]), default=0)
@@ -83,7 +83,7 @@ class PassRequest(Bulk, frozen=True):
 
 
 def metric_depth(metric: Metric, gold: Gold, rules: Rules) -> int:
-    """Hits of a query that a metric looks at, at most; how many fit into a token budget is not known beforehand."""
+    """Hits of a query that a metric needs, at most; unknown in advance for a token budget."""
     if not (metric.uses_hits or metric.budget):
         return 0
     deepest = INFINITE if metric.budget or metric.cutoff == "optional" else max(gold.k.max(), rules.k)
@@ -101,8 +101,8 @@ class Part(Bulk, frozen=True):
     lacking: dict[str, str] = {}  # metric → what it needs and the slice does not have
     facts: dict[str, list[Any]] = {}
     stages: dict[str, Floats] = {}
-    names: SeenNames | None = None  # whether they are the gold set's
-    slopes: SeenScores | None = None  # whether scores fall along the lists
+    names: SeenNames | None = None  # whether they match the gold set's
+    slopes: SeenScores | None = None  # whether scores fall down the lists
     odd_version: OddVersion | None = None  # the first that cannot be compared with its query's
     unknown: list[str] = []  # queries that the gold set does not have
     hashes: Hashes | None = None  # a row per query: the ordered ids at each depth, and of the whole list
@@ -121,7 +121,7 @@ class Kernel:
         self._watches: dict[str, NameWatch] = {}
         self._next: dict[
             tuple[str, str], int
-        ] = {}  # where in the gold set the next slice begins, if it keeps its order
+        ] = {}  # where in the gold set the next slice begins, if the order is the same
 
     def score(self, hits: Hits) -> Part:
         request, system = self.request, hits.system
@@ -157,7 +157,7 @@ class Kernel:
         return judge(lists, gold, view.rules(request.rules), audit, request.depth(view, gold), start)
 
     def _with_own(self, part: Part, own: Judged, judged: dict[View, Judged], hits: Hits) -> Part:
-        """What is kept of the run's own lists besides their table."""
+        """Collect the other data of the run's own lists."""
         request, system, settled = self.request, hits.system, own.hits
         assert settled is not None
         if system not in self._watches:
@@ -198,7 +198,7 @@ def _said(judged: Judged, hits: Hits, name: str) -> list[Any]:
 
 
 def _top(judged: Judged, depth: int) -> Hits:
-    """The first hits of each query, as lists whose order is settled."""
+    """The first hits of each query, in final order."""
     assert judged.hits is not None
     query, rows = judged.top(depth)
     kept = judged.hits.select_rows(rows, np.minimum(judged.depth, depth))
@@ -231,26 +231,26 @@ class _Measured:
 
 
 def measured_missing(judged: Judged, metrics: Iterable[Metric]) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Values and votes of queries that the run does not have."""
+    """Values and weights of queries that the run does not have."""
     found = _Measured(judged, metrics)
     return found.values, found.votes
 
 
 def read_parts(run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:
-    """Slice after slice, in this process."""
+    """Judge slice by slice, in this process."""
     _keep_freed_memory()
     kernel, unread = Kernel(request, golds), Audit()
     for hits in run.slices(request.columns, unread, request.other_lists):
         try:
             part = kernel.score(hits)
         except InputError as error:
-            error.file = error.file or run.label  # hits know their line and not their file
+            error.file = error.file or run.label  # hits have a line but no file
             raise
         yield part
 
 
 @cache
 def _keep_freed_memory() -> None:
-    """glibc gives freed megabytes back to the system, and asks for them again, page by page, for the next slice: a
-    fifth of the time of reading a large run. What it keeps grows with the largest block that was ever freed."""
+    """glibc returns freed megabytes to the system, and requests them again, page by page, for the next slice: a
+    fifth of the time of reading a large run. What it keeps grows with the largest freed block."""
     np.empty(_KEPT, np.uint8)

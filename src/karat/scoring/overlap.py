@@ -1,4 +1,4 @@
-"""What of the gold set the run covers: which queries it lacks, and whether it names items as the gold set does."""
+"""Overlap between run and gold set: which queries the run lacks, and whether both use the same ids."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from karat.scoring.metrics.base import Metric
 
 
 def count_missing(gold: Gold, missing: Ints, audit: Audit, code: str = "missing_queries") -> None:
-    """Queries that the run lacks; one that has no answer has nothing to lose, so it is counted apart."""
+    """Queries that the run lacks; those without an answer are counted separately, since they cannot fail."""
     lost = gold.no_answer[missing] == 0
     for kind, rows in ((code, missing[lost]), ("missing_no_answer", missing[~lost])):
         audit.count(kind, len(rows), (gold.queries[i] for i in rows[:3]))
 
 
 def count_short_lists(metrics: Iterable[Metric], judged: Judged, audit: Audit) -> None:
-    """Lists with hits, but not as many as a metric has places for."""
+    """Lists with hits, but fewer than a metric's cutoff."""
     limits = [metric.limit(judged) for metric in metrics if metric.counts_empty_places]
     if limits:
         short = np.flatnonzero((judged.depth > 0) & (judged.depth < np.max(limits, axis=0)))
@@ -47,7 +47,7 @@ def count_short_lists(metrics: Iterable[Metric], judged: Judged, audit: Audit) -
 
 
 class ThereFlags(NamedTuple):
-    """Of each relevant gold item: what of it is there."""
+    """For each relevant gold item, what of it was found."""
 
     ids: Bools  # a hit, or a chunk of the corpus, has this id
     names: Bools  # a document has this id
@@ -55,7 +55,7 @@ class ThereFlags(NamedTuple):
 
 
 class ReturnedNames:
-    """Which of the things that the gold set names were returned, for whichever query."""
+    """Which names of the gold set were returned, for any query."""
 
     def __init__(self, gold: Gold, rule: DocRule) -> None:
         self._rule, self._relevant = rule, gold.grades > 0
@@ -67,11 +67,11 @@ class ReturnedNames:
 
     @cached_property
     def _named_as_documents(self) -> _Wanted:
-        """Chunks, but a log may call a document so."""
+        """Chunks, but a log may use this field for documents."""
         return _Wanted(self._chunks)
 
     def look(self, hits: Hits, judged: Judged) -> None:
-        """`judged`: the same hits; what was found there by its id need not be looked for."""
+        """`judged`: the same hits; items that matched there by id are skipped."""
         self._note(judged)
         self._ids.look(hits.ids, hits.hashed)
         if hits.docs is not None:
@@ -100,7 +100,7 @@ class ReturnedNames:
         return self._ids.taken(), self._documents.taken(), named
 
     def flags(self, ids: Ints, documents: Ints, named_as_documents: Ints) -> ThereFlags:
-        """For all that was taken."""
+        """The result for everything taken."""
         there = self._documents.flags(documents)
         names = there & self._whole
         names[~self._whole] = len(named_as_documents) > 0 and self._named_as_documents.flags(named_as_documents)
@@ -108,7 +108,7 @@ class ReturnedNames:
 
 
 def documents_of(gold: Gold, rule: DocRule) -> Packed:
-    """The document of each relevant item, as its passage or its id tells it."""
+    """The document of each relevant item, from its passage or its id."""
     relevant = np.flatnonzero(gold.grades > 0)
     found = rule.docs(gold.packed[relevant])
     assert isinstance(found, np.ndarray)
@@ -126,7 +126,7 @@ class _NameTable(NamedTuple):
 
 
 class _Wanted:
-    """Names that are looked for until they are found, by hash and then confirmed as text."""
+    """Names that are searched until they are found, by hash and then confirmed as text."""
 
     def __init__(self, names: Packed) -> None:
         hashed = hashes(names)
@@ -163,14 +163,14 @@ class _Wanted:
         self._found[table.numbers[at[same]]] = True
 
     def _table(self, like_ids: Ids) -> _NameTable:
-        """Of the names that were not found so far: the fewer there are, the less is looked at."""
+        """The names that were not found so far: the fewer there are, the less is searched."""
         numbers = np.flatnonzero(~self._found)
         names = self._names[numbers]
         kept: Ids = names if isinstance(like_ids, np.ndarray) else like(like_ids, as_list(names))
         return _NameTable(kept, HashTable(hashes(kept)), numbers)
 
     def note(self, places: Ints) -> None:
-        """Names that are known to be there, by their place among those that were given."""
+        """Names that were found, by their position among those that were given."""
         self._found[self._inverse[places]] = True
 
     def taken(self) -> Ints:
@@ -185,6 +185,6 @@ class _Wanted:
 
 
 def relevant_items(gold: Gold) -> list[int]:
-    """Rows of the gold items that should be found."""
+    """Rows of the relevant gold items."""
     rows: list[int] = np.flatnonzero(gold.grades > 0).tolist()
     return rows

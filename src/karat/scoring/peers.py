@@ -1,6 +1,6 @@
-"""Count as another tool does: its choices where tools differ, as options and as parameters of metrics.
+"""Scores like another tool: its choices where tools differ, as options and as parameters of metrics.
 
-`docs/comparability.md` lists the choices; `tests/parity/test_like.py` holds each tool's against the tool.
+`docs/comparability.md` lists the choices; `tests/parity/test_like.py` compares each with the tool itself.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ class Peer(msgspec.Struct, frozen=True):
     """The choices of one tool."""
 
     options: Mapping[str, Any]
-    parameters: Mapping[str, Mapping[str, str]] = {}  # of metrics that do not say them
-    whole: Mapping[str, Mapping[str, str]] = {}  # of metrics of whole lists: those that name no cutoff
-    panel: tuple[str, ...] = ()  # what is measured where nothing is named; empty: the usual panel
+    parameters: Mapping[str, Mapping[str, str]] = {}  # of metrics that leave them open
+    whole: Mapping[str, Mapping[str, str]] = {}  # of metrics without a cutoff
+    panel: tuple[str, ...] = ()  # default metrics; empty: the usual panel
 
 
 _LINEAR = {"ndcg": {"gain": "linear"}}
 _DEEP = 1000  # where other tools have no cutoff: deeper than the lists they are given
 _WHOLE: dict[str, dict[str, str]] = {"hit": {}, "recall": {}, "ndcg": {}, "precision": {"by": "returned"}}
-_OWN_K = re.compile(r"@\s*k|at[-_]k")  # says that the configured cutoff is meant
+_OWN_K = re.compile(r"@\s*k|at[-_]k")  # refers to the configured cutoff
 
 PEERS: dict[str, Peer] = {
     "trec_eval": Peer({"missing": "skip", "ties": "id", "score_width": 32, "no_relevant": "zero"}, _LINEAR, _WHOLE),
@@ -41,12 +41,12 @@ PEERS: dict[str, Peer] = {
         ("precision", "recall", "map"),
     ),
 }
-# Names that say a parameter which their metric leaves out, because it is the default.
+# Names that imply a parameter which their metric omits, because it is the default.
 _EXPLICIT = ("ndcg_exp", "ndcg_burges", "gain=", "by=")
 
 
 def options_like(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with those of the tool that `like` names; whatever else is given wins."""
+    """Options with those of the tool in `like`; explicit options win."""
     peer = PEERS.get(options.get("like") or "")
     return dict(options) if peer is None else {**peer.options, **options}
 
@@ -54,9 +54,9 @@ def options_like(options: Mapping[str, Any]) -> dict[str, Any]:
 def metrics_like(
     like: str | None, metrics: Iterable[str | Metric] | None, panel: Iterable[str], k: int | None = None
 ) -> list[Metric]:
-    """The metrics asked for, else the panel, with a tool's parameters where a text leaves them open.
+    """The requested metrics, else the panel, with a tool's parameters where a text leaves them open.
 
-    For other tools `ndcg` is a metric of the whole list. A cutoff `k` other than the usual one was asked for, and wins.
+    For other tools `ndcg` is a metric of the whole list. A cutoff `k` other than the default is explicit, and wins.
 
     >>> [str(metric) for metric in metrics_like("trec_eval", ["ndcg@10", "ndcg(gain=exp)@10", "map"], [])]
     ['ndcg(gain=linear)@10', 'ndcg@10', 'map']

@@ -1,6 +1,6 @@
-"""In which order do the hits of a query stand: rank where given, else score, else position.
+"""The ranking of a query's hits: by rank if given, else by score, else by position.
 
-Nothing is sorted that stands in order already, and ties are settled only where somebody looks."""
+Hits that are already in order are not sorted, and ties are only resolved where it matters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Key = NDArray[np.floating[Any]]
 
 
 def rank_order(hits: Hits, query: Ints, rows: Ints, depth: int, rules: CountingOptions) -> Ints | None:
-    """The row at each place of the ranking, or None where rows stand in ranking order already.
+    """The row at each place of the ranking, or None where rows are in ranking order already.
 
     Exact for the places of `rows` (the judged hits) and for the first `depth` places of every query.
     """
@@ -39,7 +39,7 @@ def rank_order(hits: Hits, query: Ints, rows: Ints, depth: int, rules: CountingO
 
 
 def inspect_order(hits: Hits, audit: Audit, rules: CountingOptions) -> None:
-    """Count what is odd about ranks and scores, before anything is cut or removed."""
+    """Count irregular ranks and scores, before anything is cut or removed."""
     query = hits.query_of_row
     ranked, scored = _ranked(hits, query), _scored(hits, query)
     if hits.rank is not None:
@@ -54,7 +54,7 @@ def inspect_order(hits: Hits, audit: Audit, rules: CountingOptions) -> None:
 
 
 def listed_only(hits: Hits) -> Bools:
-    """Queries none of whose hits has a rank or a score."""
+    """Queries without any rank or score."""
     found = np.diff(hits.offsets) > 0
     for column in (hits.rank, hits.score):
         if column is not None:
@@ -68,7 +68,7 @@ def score_decides(hits: Hits) -> Bools:
 
 
 def sorted_by_id(hits: Hits, queries: Ints) -> tuple[list[int], int]:
-    """Of some queries, how many different ids each has whose hits are sorted by id; and how many are not."""
+    """For some queries, how many different ids each has whose hits are sorted by id; and how many are not."""
     sizes = []
     for at in queries.tolist():
         ids = take_list(hits.ids, np.arange(hits.offsets[at], hits.offsets[at + 1]))
@@ -78,13 +78,13 @@ def sorted_by_id(hits: Hits, queries: Ints) -> tuple[list[int], int]:
 
 
 def _natural(item: str) -> list[tuple[int, str]]:
-    """By which `d10` comes after `d9`."""
+    """A sort key that puts `d10` after `d9`."""
     return [(len(part.lstrip("0")) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", item)]
 
 
 def score_slopes(hits: Hits) -> tuple[int, int, Ints]:
-    """Queries whose scores only rise along their lists, queries whose scores fall somewhere, and how many different
-    scores each of the first has. Only of lists whose order the score decides."""
+    """Queries whose scores only rise down their lists, queries whose scores fall somewhere, and how many different
+    scores each of the first has. Only for lists whose order the score decides."""
     if hits.score is None or len(hits.score) < 2:
         return 0, 0, np.zeros(0, np.int64)
     query, score, size = hits.query_of_row, hits.score, len(hits.queries)
@@ -138,7 +138,7 @@ def _inspect_partial(hits: Hits, query: Ints, settled: Bools, audit: Audit) -> N
 
 
 def drop_repeats(hits: Hits, audit: Audit, rules: CountingOptions) -> Hits:
-    """Keep the first place of every id in its query."""
+    """Keep the first occurrence of every id in its query."""
     query = hits.query_of_row
     order = rank_order(hits, query, np.arange(len(query)), 0, rules)
     ids = take_list(hits.ids, np.arange(len(query)))
@@ -154,7 +154,7 @@ def drop_repeats(hits: Hits, audit: Audit, rules: CountingOptions) -> Hits:
 
 
 def _compared(score: Floats, rules: CountingOptions) -> _Key:
-    """Scores as precisely as they are compared. What 32 bits cannot hold is infinite, as for trec_eval."""
+    """Scores at the precision of comparison. What 32 bits cannot hold is infinite, as in trec_eval."""
     if rules.score_width == 64:
         return score
     with np.errstate(over="ignore"):
@@ -162,9 +162,9 @@ def _compared(score: Floats, rules: CountingOptions) -> _Key:
 
 
 def _sort_key(hits: Hits, query: Ints, rules: CountingOptions) -> _Key | None:
-    """What each hit is sorted by, lowest first: its rank, its negated score, or its position. None: as listed.
+    """The sort key of each hit, lowest first: its rank, its negated score, or its position. None: as listed.
 
-    Each query goes by what all of its hits have.
+    Each query uses what all of its hits have.
     """
     ranked, scored = _ranked(hits, query), _scored(hits, query)
     if hits.rank is not None and ranked.all():
@@ -199,12 +199,12 @@ def _complete(column: Floats | None, query: Ints, size: int) -> Bools:
 
 
 def _sorted(key: _Key, query: Ints) -> Ints | None:
-    """Rows by query and key, equal ones as listed; None where they stand so already."""
+    """Rows by query and key, equal ones as listed; None where they are in order already."""
     return np.lexsort((key, query)) if _neighbours(query, key[1:] < key[:-1]).any() else None
 
 
 def _neighbours(query: Ints, holds: Bools) -> Bools:
-    """Where something holds of a row and the one before it, and both are of the same query."""
+    """Where a condition holds for a row and the one before it, both of the same query."""
     together: Bools = query[1:] == query[:-1]
     return together & holds
 
@@ -245,7 +245,7 @@ def _sort_by_id(order: Ints, places: Ints, ids: list[str], run: Ints, among: Int
 
 
 def places_of(order: Ints | None, rows: Ints) -> Ints:
-    """Where in the ranking the given rows stand."""
+    """The places of the given rows in the ranking."""
     if order is None:
         return rows
     inverse = np.empty(len(order), np.int64)

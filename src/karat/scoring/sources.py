@@ -1,4 +1,4 @@
-"""Which sources the first hits of a query come from, and what each of them brings."""
+"""The sources of the first hits of a query, and what each contributes."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from karat.data.corpus import Corpus
 from karat.data.hits import Run
 from karat.scoring.judged import Judged
 
-SOURCES = "sources_returned"  # what an analysis asks for as a fact of each query: what `returned_sources` tells
-NO_SOURCE = "(none)"  # of a hit that says none
+SOURCES = "sources_returned"  # a fact of each query that analyses request: see `returned_sources`
+NO_SOURCE = "(none)"  # for a hit without a source
 
 
 class FromSource(msgspec.Struct, frozen=True):
-    """What the top k of one query has from one source."""
+    """What one source contributes to the top k of one query."""
 
     hits: int
-    found: int  # relevant gold items, each at the first hit that is one
+    found: int  # relevant gold items, each counted at its first hit
 
 
 def may_say_source(run: Run, corpus: Corpus | None) -> bool:
-    """Whether hits may say which source they are from: to read that of every hit costs time."""
+    """Whether hits may have a source: reading it for every hit takes time."""
     return (corpus is not None and corpus.column("source") is not None) or run.may_say("source")
 
 
 def returned_sources(judged: Judged) -> list[dict[str, FromSource]]:
-    """Source → what the top k of each query has from it; hits of this slice that say no source are from NO_SOURCE."""
+    """Source → its contribution to the top k of each query; hits of this slice without a source count as NO_SOURCE."""
     said = None if judged.hits is None else judged.hits.columns.get("source")
     if said is None:
         return []
     query, rows = judged.top(judged.k)
     sources = [NO_SOURCE if said[row] is None else str(said[row]) for row in rows.tolist()]
-    first = np.searchsorted(query, np.arange(judged.n))  # where the hits of each query begin among these
+    first = np.searchsorted(query, np.arange(judged.n))  # where the hits of each query begin
     found = (judged.hit_grade > 0) & judged.hit_new & (judged.hit_rank <= judged.k[judged.hit_query])
     at = first[judged.hit_query[found]] + judged.hit_rank[found] - 1
     hits = Counter(zip(query.tolist(), sources, strict=True))

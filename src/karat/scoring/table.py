@@ -1,4 +1,4 @@
-"""The judged table: what a view of a run's lists holds of the gold. Every id-based metric is a function of it."""
+"""The judged table: the gold items in a view of a run's lists. Every id-based metric is a function of it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class JudgedTable(Bulk, frozen=True):
     rank: Ints
     item: Ints  # row among the items of the gold set
     by_document: Bools | None = None
-    audit: Audit = msgspec.field(default_factory=Audit)  # what was settled while these lists were judged
+    audit: Audit = msgspec.field(default_factory=Audit)  # decisions while these lists were judged
 
     @classmethod
     def joined(cls, gold: Gold, parts: Sequence[TablePart], audit: Audit) -> JudgedTable:
@@ -67,7 +67,7 @@ class JudgedTable(Bulk, frozen=True):
             for name in ("query", "rank", "item")
         )
         if (query[1:] < query[:-1]).any():
-            order = np.argsort(query, kind="stable")  # within a query they are in the order of ranks already
+            order = np.argsort(query, kind="stable")  # within a query they are ordered by rank already
             query, rank, item = query[order], rank[order], item[order]
         return cls(gold, present, depth, query, rank, gold.offsets[query] + item, by_document, audit)
 
@@ -80,14 +80,14 @@ class JudgedTable(Bulk, frozen=True):
 
     @cached_property
     def undated(self) -> bool:
-        """Whether newer hits should have been removed, and none of the hits says how old it is."""
+        """Whether newer hits should have been removed, but no hit has a version."""
         unknown = self.audit["undated_hits"] + self.audit["odd_versions"]
         dated = np.array([as_of is not None for as_of in self.gold.as_of], np.bool_)
         return bool(unknown and unknown == self.depth[dated].sum() + self.audit["future_hits"])
 
     @cached_property
     def unscored(self) -> bool:
-        """Whether hits under a score should have been removed, and none of the hits has a score."""
+        """Whether hits below a score should have been removed, but no hit has a score."""
         unknown, removed = self.audit["unscored_hits"], self.audit["duplicate_hits"] + self.audit["future_hits"]
         return bool(unknown and unknown == self.depth.sum() + removed and not self.audit["pruned_hits"])
 
@@ -99,7 +99,7 @@ class JudgedTable(Bulk, frozen=True):
         return places
 
     def judged(self, rows: Ints, rules: Rules) -> Judged:
-        """These queries as metrics see them, without the hits."""
+        """These queries in the form that metrics use, without the hits."""
         hit_query, kept = self.query, slice(None)
         if len(rows) < len(self.present):
             place = np.full(len(self.present), -1)

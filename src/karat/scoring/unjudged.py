@@ -1,4 +1,4 @@
-"""Hits without a grade, as items whose grade is open: what the scores could become once somebody labels them."""
+"""Hits without a grade, as items with an open grade: what the scores could become once they are labelled."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from karat.data.ids import Floats, Ints, take_list
 from karat.scoring.judged import Judged, Rules, judge_missing
 from karat.scoring.table import JudgedTable
 
-FAR = 2**62  # the rank of what is not in a list
-_WHOLE_SCALE = 100  # up to this highest grade every whole number may be given, whether the gold uses it or not
+FAR = 2**62  # the rank of items that are not in a list
+_WHOLE_SCALE = 100  # up to this highest grade every whole number is possible, whether the gold uses it or not
 
 
 class Lists(Bulk, frozen=True):
-    """The lists of one system, whole: what is judged in them, and what is not. Queries are rows of the gold set."""
+    """The whole lists of one system: judged and unjudged hits. Queries are rows of the gold set."""
 
     judged: Judged
     query: Ints  # of each unjudged hit
@@ -28,14 +28,14 @@ class Lists(Bulk, frozen=True):
 
 
 class PooledItems(Bulk, frozen=True):
-    """Other things that were found for a query, by whatever else was pooled."""
+    """Other items that were found for a query, from anything else in the pool."""
 
     query: Ints
     names: list[str]
 
 
 class OpenPart(Bulk, frozen=True):
-    """Hits without a grade of some queries, judged to the end of their lists."""
+    """Hits without a grade of some queries, to the end of their lists."""
 
     query: Ints  # row of the gold set
     rank: Ints
@@ -47,7 +47,7 @@ class OpenPart(Bulk, frozen=True):
 
 
 def lists_of(table: JudgedTable, parts: Sequence[OpenPart], rules: Rules) -> Lists:
-    """The lists of one system from what a pass brought."""
+    """The lists of one system from the data of a pass."""
     none = np.zeros(0, np.int64)
     return Lists(
         replace(table.judged(np.arange(len(table.present)), rules), by_document=None, hit_item=None),
@@ -58,13 +58,13 @@ def lists_of(table: JudgedTable, parts: Sequence[OpenPart], rules: Rules) -> Lis
 
 
 def no_lists(gold: Gold, rules: Rules) -> Lists:
-    """What a system that finds nothing returns: every score is a difference to it."""
+    """The lists of a system that finds nothing, to compare a single system with."""
     none: Ints = np.zeros(0, np.int64)
     return Lists(judge_missing(gold, np.arange(len(gold.queries)), rules), none, none, [])
 
 
 def _unjudged(judged: Judged, gold: Gold) -> tuple[Ints, Ints, list[str]]:
-    """(row of the query, rank, name) of every hit that the gold does not know."""
+    """(row of the query, rank, name) of every hit that is not in the gold."""
     query, row = judged.top(FAR)
     first = np.cumsum(judged.depth) - judged.depth
     known = np.zeros(len(query), np.bool_)
@@ -74,7 +74,7 @@ def _unjudged(judged: Judged, gold: Gold) -> tuple[Ints, Ints, list[str]]:
 
 
 def _names(judged: Judged, gold: Gold, query: Ints, row: Ints) -> list[str]:
-    """Where the gold of a query names documents, a label would be of a document, and its chunks are one item."""
+    """Where the gold of a query names documents, a label would be for a document, and its chunks are one item."""
     assert judged.hits is not None
     names = take_list(judged.hits.ids, row)
     items = np.flatnonzero(gold.names_document(judged.doc_rule))
@@ -97,7 +97,7 @@ def _names(judged: Judged, gold: Gold, query: Ints, row: Ints) -> list[str]:
 class OpenLists(Bulk, frozen=True):
     """Two lists of every query with the items in them, or seen elsewhere, that have no grade yet.
 
-    One assignment of grades counts for both. A list alone is held against one that found nothing.
+    One assignment of grades counts for both. A single list is compared with one that found nothing.
     """
 
     first: Judged
@@ -120,7 +120,7 @@ class OpenLists(Bulk, frozen=True):
 
     @cached_property
     def ranks(self) -> tuple[Ints, Ints]:
-        """Where each open item stands in both lists, FAR where it does not."""
+        """The rank of each open item in both lists, FAR where it is in neither."""
         found = []
         for item, rank in (self.first_hits, self.second_hits):
             best = np.full(len(self.query), FAR)
@@ -129,22 +129,22 @@ class OpenLists(Bulk, frozen=True):
         return found[0], found[1]
 
     def count(self, hits: tuple[Ints, Ints], limit: Ints) -> Ints:
-        """How many hits of each open item stand within the limit of its query."""
+        """How many hits of each open item are within the limit of its query."""
         item, rank = hits
         inside = rank <= limit[self.query[item]]
         return np.bincount(item[inside], minlength=len(self.query))
 
     def place(self, influence: Floats) -> tuple[Ints, Ints]:
-        """(item, place among those of its query) by influence, lowest first."""
+        """(item, position among those of its query) by influence, lowest first."""
         known: dict[int, tuple[Floats, Ints, Ints]] = self.__dict__.setdefault("_placed", {})
-        if id(influence) not in known:  # asked again and again, for one label, two labels …
+        if id(influence) not in known:  # requested repeatedly, for one label, two labels …
             order = np.lexsort((influence, self.query))
             query = self.query[order]
             known[id(influence)] = influence, order, np.arange(len(query)) - np.searchsorted(query, query)
         return known[id(influence)][1:]
 
     def sum_lowest(self, influence: Floats, labels: int | None) -> Floats:
-        """What the most harmful labels of each query add up to."""
+        """The total effect of the most harmful labels of each query."""
         if labels is not None:
             order, place = self.place(influence)
             influence = influence.copy()
@@ -152,7 +152,7 @@ class OpenLists(Bulk, frozen=True):
         return self.second.per_query(self.query, np.minimum(influence, 0))
 
     def lowest_one(self, influence: Floats, labels: int | None) -> Floats:
-        """What the one most harmful label of each query does."""
+        """The effect of the single most harmful label of each query."""
         lowest = np.zeros(self.second.n)
         if labels != 0:
             np.fmin.at(lowest, self.query, influence)  # NaN: a query without a score
@@ -162,7 +162,7 @@ class OpenLists(Bulk, frozen=True):
 def open_lists(
     first: Lists, second: Lists, seen: Sequence[PooledItems] = (), grades: Sequence[float] = ()
 ) -> OpenLists:
-    """`seen`: what else was found and is not judged; `grades`: that labels use beside the gold's."""
+    """`seen`: other items that were found and are not judged; `grades`: those of labels, in addition to the gold's."""
     index: dict[tuple[int, str], int] = {}
     everything: list[Lists | PooledItems] = [first, second, *seen]
     numbers = [

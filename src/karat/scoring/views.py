@@ -1,4 +1,4 @@
-"""A view is one way to look at a run's lists; a need is what one consumer wants of the pass over a run."""
+"""A view is one way to look at a run's lists; a need is what one consumer requires from the pass over a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Level = Literal["chunk", "doc"]
 
 
 def route_lists(source: str) -> str:
-    """Name of the lists of a run that asked one source only."""
+    """Name of the lists of a run that asked only one source."""
     return f"route {source}"
 
 
@@ -33,7 +33,7 @@ class View(msgspec.Struct, frozen=True):
 
     @classmethod
     def own(cls, rules: Rules) -> View:
-        """The final lists with the filters that the user asked for."""
+        """The final lists with the filters of the user."""
         return cls(min_score=rules.min_score, top_k=rules.top_k, no_future=rules.no_future)
 
     def but(self, **changes: object) -> View:
@@ -44,17 +44,17 @@ class View(msgspec.Struct, frozen=True):
         return rules.replace(min_score=self.min_score, top_k=self.top_k, no_future=self.no_future)
 
     def of(self, metric: Metric) -> View:
-        """The view that a metric looks at: by document where it asks for documents."""
+        """The view that a metric uses: by document if it scores documents."""
         return self.but(level="doc") if level_of(metric) == "doc" else self
 
 
 def level_of(metric: Metric) -> Level:
-    """Whether a metric asks for the right chunks or for the right documents."""
+    """Whether a metric scores chunks or documents."""
     return metric.level if isinstance(metric, Relevance) else "chunk"
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What a consumer wants of the pass over a run. Needs are data, and are added up before the run is read."""
+    """What a consumer requires from the pass over a run. Needs are data, and are added up before the run is read."""
 
     metrics: Iterable[str | Metric] = ()  # of the run's own view
     views: Mapping[View, Iterable[str | Metric]] = msgspec.field(

@@ -1,1 +1,1 @@
-"""How sure are we: arrays in, arrays out. Nothing here knows of runs, gold or metrics."""
+"""Statistics: arrays in, arrays out. Nothing here depends on runs, gold or metrics."""

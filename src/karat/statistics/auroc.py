@@ -1,9 +1,9 @@
-"""How well one number tells two groups apart: the area under the ROC curve, with an interval.
+"""How well a number separates two groups: the area under the ROC curve, with an interval.
 
-The area is the chance that a member of the one group lies above a member of the other, ties counting half. Its interval
-is that of means (`intervals.py`): a Bayesian bootstrap over units with half an observation at each end, a quarter for
-either group, so that groups that do not overlap are not taken for groups that never will. With twice as much the upper
-limit lies below the truth far too often (12 % at a true 0.995), with nothing the lower limit above it (17 %).
+The area is the probability that a member of one group is above a member of the other, with ties counting half. Its
+interval is that of means (`intervals.py`): a Bayesian bootstrap over units with half an observation at each end, a
+quarter for either group, so that groups without overlap do not count as always separate. With twice as much, the upper
+limit is below the truth far too often (12 % at a true 0.995), with nothing the lower limit is above it (17 %).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from karat.statistics.sums import Floats, Ints
 Bools = NDArray[np.bool_]
 Ends: TypeAlias = tuple[Floats, Floats]
 
-_LARGE = 5_000  # values from which on the bootstrap only finds what the limit theorem says
-_DIGITS = 6  # as limits of means have
-_AT_AN_END = 0.25  # observations, of either group
+_LARGE = 5_000  # values from which the bootstrap only reproduces the limit theorem
+_DIGITS = 6  # as for limits of means
+_AT_AN_END = 0.25  # observations of either group
 
 
 def auroc(values: Floats, positive: Bools) -> float:
-    """The chance that a positive value lies above another one.
+    """The probability that a positive value is above another one.
 
     >>> auroc(np.array([3.0, 2.0, 2.0, 1.0]), np.array([True, True, False, False]))
     0.875
@@ -46,13 +46,13 @@ def auroc_interval(
         low, high = _normal_limits(ranked, units, estimate, sampling)
     else:
         low, high = np.quantile(_drawn(ranked, units, sampling), sampling.tails).tolist()
-    # Where one group lies wholly above the other, no draw can say that it lies further above.
+    # Where one group is completely above the other, no draw can show that it is further above.
     low, high = (0.0 if estimate == 0 else min(low, estimate)), (1.0 if estimate == 1 else max(high, estimate))
     return round(low, _DIGITS) + 0.0, round(high, _DIGITS)
 
 
 class _Ranked:
-    """Values in order, with the first and last place of those that are equal."""
+    """Values in order, with the first and last position of equal ones."""
 
     def __init__(self, values: Floats, positive: Bools) -> None:
         self.order = np.lexsort((positive, values))
@@ -61,8 +61,8 @@ class _Ranked:
         self.behind = np.searchsorted(self.values, self.values, "right")
 
     def area(self, weights: Floats, ends: tuple[Ends, Ends] | None = None) -> Floats:
-        """One area a row of weights (draw × value). `ends`: what observations below and above all values weigh, of the
-        positive group and of the other."""
+        """One area per row of weights (draw × value). `ends`: the weight of observations below and above all values, of
+        the positive group and of the other."""
         wins = self._wins(np.where(self.positive, weights, 0.0), np.where(self.positive, 0.0, weights))
         ours = weights[:, self.positive].sum(axis=1)
         others = weights[:, ~self.positive].sum(axis=1)
@@ -79,7 +79,7 @@ class _Ranked:
 
 
 def _units(ranked: _Ranked, clusters: Ints | None) -> Ints:
-    """The unit of each value, numbered by what the units hold: the order of the queries must not change a digit."""
+    """The unit of each value, numbered by content: the order of the queries must not change a digit."""
     if clusters is None:
         return np.arange(len(ranked.values))
     held: dict[int, list[tuple[float, bool]]] = {}
@@ -92,7 +92,7 @@ def _units(ranked: _Ranked, clusters: Ints | None) -> Ints:
 
 def _drawn(ranked: _Ranked, units: Ints, sampling: Sampling) -> Floats:
     count = int(units.max()) + 1
-    # An observation at an end weighs as much as what a unit holds of its group on average.
+    # An observation at an end has the average weight of a unit in its group.
     sizes = [len(of) / len(np.unique(of)) for of in (units[ranked.positive], units[~ranked.positive])]
     usual = np.repeat(sizes, 2)
     rng, ends = (np.random.default_rng(s) for s in np.random.SeedSequence([sampling.seed, 2]).spawn(2))
@@ -117,6 +117,6 @@ def _normal_limits(ranked: _Ranked, units: Ints, estimate: float, sampling: Samp
 
 
 def _share_below(ranked: _Ranked, side: Bools) -> Floats:
-    """Of each value, the share of one group that lies below it, ties counting half."""
+    """For each value, the share of one group that is below it, with ties counting half."""
     below = np.concatenate([[0], np.cumsum(side)])
     return np.asarray((below[ranked.first] + below[ranked.behind]) / 2 / side.sum())

@@ -1,12 +1,12 @@
-"""What a judge's labels are worth, told by the people's labels of some of the same pairs.
+"""How good a judge's labels are, measured by human labels of some of the same pairs.
 
-The judge's grades part all pairs into strata. What share of a stratum people call relevant is known from those that
-people labelled: this holds however these were picked within a stratum at random, a plain sample as well as one that
-prefers some grades, and with known chances for any other. Everything else follows: the share of relevant pairs,
+The judge's grades divide all pairs into strata. The share of relevant pairs in a stratum is estimated from its human
+labels. This works for any random selection within a stratum, whether a plain sample or one that
+prefers some grades, and with known probabilities for any other. Everything else follows: the share of relevant pairs,
 sensitivity, specificity and kappa.
 
-Pairs of one query are alike, so whole queries are resampled, with their labels: sizes of strata and shares in them are
-drawn together (docs/decisions/050-calibrated-intervals.md).
+Pairs of one query are similar, so whole queries are resampled, with their labels: sizes of strata and shares in them
+are drawn together (docs/decisions/050-calibrated-intervals.md).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from karat.statistics.sampling import Sampling
 from karat.statistics.special import normal_quantile, student_quantile
 from karat.statistics.sums import Floats, Ints, ratio
 
-# Sensitivity + specificity − 1, where 0 is a coin: under it correcting a judge blows up its noise.
+# Sensitivity + specificity − 1, where 0 is a coin: below this, correcting a judge amplifies its noise.
 LEAST_YOUDEN = 0.3
-_FEWEST = 2  # units, without which there is no spread to look at
-FEW = 10  # labels of a stratum, under which its share is not known well enough to stand alone
+_FEWEST = 2  # units needed to estimate a spread
+FEW = 10  # labels of a stratum, below which its share is too uncertain on its own
 
 
 class CalibratedValue(NamedTuple):
-    """A number with its interval; NaN where nothing can be said."""
+    """A number with its interval; NaN where unknown."""
 
     value: float
     low: float
@@ -47,15 +47,15 @@ NOTHING = CalibratedValue(math.nan, math.nan, math.nan)
 
 
 class JudgedPairs(msgspec.Struct, frozen=True):
-    """Pairs to which a judge gave a grade, and what people say of some of them."""
+    """Pairs that a judge graded, with human labels for some of them."""
 
     unit: Ints  # query or conversation of each pair, from 0
     units: int
-    grade: Ints  # place among the judge's grades
-    positive: NDArray[np.bool_]  # of each grade: does the judge mean relevant by it
+    grade: Ints  # index of the judge's grade
+    positive: NDArray[np.bool_]  # of each grade: whether it means relevant
     people: Floats  # 1 relevant, 0 not, NaN without a label
     weight: Floats | None = None  # what each pair adds to the score
-    chance: Floats | None = None  # with which people were asked; NaN: not drawn by chance, so its label tells nothing
+    chance: Floats | None = None  # chance of a human label; NaN: not random, so its label is not used
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
@@ -63,8 +63,8 @@ class JudgedPairs(msgspec.Struct, frozen=True):
         return people if self.chance is None else people & ~np.isnan(self.chance)
 
     def strata(self) -> Strata:
-        """A stratum for each grade. Where people labelled too few pairs of some grade, grades are taken together by
-        what the judge means by them: relevant or not."""
+        """One stratum per grade. Where some grade has too few human labels, grades are merged by
+        their meaning: relevant or not."""
         labelled, grades = self.labelled, len(self.positive)
         counts, used = (np.bincount(self.grade[at], minlength=grades) for at in (labelled, labelled | True))
         place = np.arange(grades)
@@ -92,46 +92,46 @@ class JudgedPairs(msgspec.Struct, frozen=True):
 
 
 class Strata(msgspec.Struct, frozen=True):
-    """What the judge's grades hold, unit × stratum; a unit is a query or a conversation."""
+    """The judge's grades in sums, unit × stratum; a unit is a query or a conversation."""
 
-    size: Floats  # what the pairs weigh
-    labelled: Floats  # the same of those with a label by people
+    size: Floats  # total weight of the pairs
+    labelled: Floats  # the same for those with a human label
     relevant: Floats  # of these
-    positive: NDArray[np.bool_]  # does the judge mean relevant by it
+    positive: NDArray[np.bool_]  # whether the judge's grade means relevant
     pairs: Ints  # of each stratum
-    labels: Ints  # of them by people
+    labels: Ints  # human labels among them
     place: Ints  # the stratum of each grade
 
     @property
     def shares(self) -> Floats:
-        """What share of each stratum is relevant; NaN where nobody looked."""
+        """The relevant share of each stratum; NaN without labels."""
         labelled = self.labelled.sum(axis=0)
         return np.where(labelled > 0, self.relevant.sum(axis=0) / np.where(labelled > 0, labelled, 1), np.nan)
 
     @property
     def expected(self) -> Floats:
-        """The same for planning, where a guess will do: drawn towards a half, the more the fewer looked."""
+        """The same for planning, where a guess is enough: shrunk towards a half, more with fewer labels."""
         return (np.nan_to_num(self.shares) * self.labels + 0.5) / (self.labels + 1)
 
     @property
     def told(self) -> bool:
-        """Whether people have labelled something of every stratum; else nothing follows for the whole."""
+        """Whether every stratum has human labels; otherwise no total can be estimated."""
         return bool((self.labels[self.pairs > 0] > 0).all())
 
     @property
     def usual(self) -> Floats:
-        """What the labels of one unit weigh on average, stratum by stratum."""
+        """The average weight of the labels of one unit, by stratum."""
         return np.asarray(self.labelled.sum(axis=0) / np.maximum((self.labelled > 0).sum(axis=0), 1))
 
 
 def no_strata(units: int) -> Strata:
-    """Where nothing is left to a judge."""
+    """Whether nothing is left to a judge."""
     table, none = np.zeros((units, 0)), np.zeros(0, np.int64)
     return Strata(table, table, table, np.zeros(0, np.bool_), none, none, none)
 
 
 def independent(table: Floats) -> float:
-    """How many units of equal weight say as much as these of unequal weight (Kish), in the column with the fewest."""
+    """The number of equally weighted units with the same information (Kish), in the column with the fewest."""
     used = table[:, table.any(axis=0)]
     return float((used.sum(axis=0) ** 2 / (used**2).sum(axis=0)).min(initial=math.inf))
 
@@ -152,7 +152,7 @@ def rates(strata: Strata, sampling: Sampling) -> Rates:
     drawn = _rates(strata.positive, size, shares)
     right, wrong = strata.relevant.sum(axis=1), (strata.labelled - strata.relevant).sum(axis=1)
     if not right.any():
-        exact[0] = np.nan  # people found nothing that it could have missed
+        exact[0] = np.nan  # there was nothing relevant that it could have missed
     if not wrong.any():
         exact[1] = np.nan
     looked, found, refused = (independent(t) for t in (strata.labelled, right[:, None], wrong[:, None]))
@@ -162,7 +162,7 @@ def rates(strata: Strata, sampling: Sampling) -> Rates:
 
 
 def _rates(said: NDArray[np.bool_], size: Floats, shares: Floats) -> Floats:
-    """Sensitivity, specificity and kappa, a column for each row of sizes and shares."""
+    """Sensitivity, specificity and kappa, one column per row of sizes and shares."""
     right, wrong = shares * size, (1 - shares) * size
     hits, misses = right[:, said].sum(axis=1), right[:, ~said].sum(axis=1)
     alarms, rejects = wrong[:, said].sum(axis=1), wrong[:, ~said].sum(axis=1)
@@ -176,11 +176,11 @@ def _rates(said: NDArray[np.bool_], size: Floats, shares: Floats) -> Floats:
 def post_stratified(
     known: Floats, below: Floats, strata: Strata, sampling: Sampling, loose: Floats | None = None, guess: float = 0.0
 ) -> CalibratedValue:
-    """What is known plus size × share of each stratum, over `below`, as a mean over units; NaN where people have
-    labelled nothing of a stratum.
+    """The known sum plus size × share of each stratum, over `below`, as a mean over units; NaN where a stratum has no
+    human labels.
 
-    `known`, `below`: sums of each unit. `loose`: sums of further pairs, any part of which may be relevant; `guess`: how
-    much of all of them counts in the value. The interval allows for other units, with other labels.
+    `known`, `below`: sums of each unit. `loose`: sums of further pairs, of which any part may be relevant; `guess`: how
+    much of all of them counts in the value. The interval covers other units, with other labels.
     """
     if not strata.told or not len(known):
         return NOTHING
@@ -188,15 +188,15 @@ def post_stratified(
     value = float((known.sum() + (strata.size @ np.nan_to_num(strata.shares)).sum() + guess) / below.sum())
     sums, size, shares = _resampled(np.column_stack([known, more, below]), strata, sampling)
     ends = np.random.default_rng([sampling.seed, 1]).standard_gamma(0.5, (2, sampling.resamples)) * below.mean()
-    total = sums[:, 2] + ends.sum(axis=0)  # half a unit at either end of the range, as every interval of a mean has it
+    total = sums[:, 2] + ends.sum(axis=0)  # half a unit at either end of the range, as in every interval of a mean
     least = (sums[:, 0] + (size * shares).sum(axis=1) + ends[1]) / total
     units = independent(np.column_stack([strata.labelled, below]))
     return _with_limits(value, least, least + sums[:, 1] / total, units, (0.0, 1.0), sampling)
 
 
 def _resampled(columns: Floats, strata: Strata, sampling: Sampling) -> tuple[Floats, Floats, Floats]:
-    """Sums of the columns, sizes of the strata, and shares in them, resample by resample: a Bayesian bootstrap over
-    units, with half a unit's labels of either kind in each stratum. So labels that all agree are not called certain."""
+    """Sums of the columns, sizes of the strata, and shares in them, by resample: a Bayesian bootstrap over
+    units, with half a unit's labels of either kind in each stratum, so that unanimous labels are not certain."""
     table = np.column_stack([columns, strata.size, strata.labelled, strata.relevant])
     drawn, _ = bayesian_sums(ratio(table, np.ones((len(table), 1))), sampling.seed, sampling.resamples)
     sums, size, labelled, relevant = np.split(drawn, columns.shape[1] + len(strata.pairs) * np.arange(3), axis=1)
@@ -210,8 +210,8 @@ def _resampled(columns: Floats, strata: Strata, sampling: Sampling) -> tuple[Flo
 def _with_limits(
     value: float, least: Floats, most: Floats, units: float, ends: tuple[float, float], sampling: Sampling
 ) -> CalibratedValue:
-    """Quantiles of what was drawn, further from the value the fewer independent units there are: a bootstrap of m units
-    knows their spread as badly as Student's t says, and draws it too small by (m − 1) / (m + 1)."""
+    """Quantiles of the draws, further from the value the fewer independent units there are: a bootstrap of m units
+    underestimates their spread by (m − 1) / (m + 1), and Student's t accounts for the uncertainty of the spread."""
     if math.isnan(value):
         return NOTHING
     if units < _FEWEST:
@@ -221,15 +221,15 @@ def _with_limits(
         upper, whole = sampling.tails[1], math.floor(units)
         wider = student_quantile(upper, whole - 1) / normal_quantile(upper) * math.sqrt((whole + 1) / (whole - 1))
         low, high = value + wider * (low - value), value + wider * (high - value)
-    # With few labels the middle of all draws is elsewhere.
+    # With few labels the center of the draws is shifted.
     return CalibratedValue(value, min(max(float(low), ends[0]), value), max(min(float(high), ends[1]), value))
 
 
 def rogan_gladen(positive: float, sensitivity: float, specificity: float) -> float:
-    """The share of relevant pairs from that which a judge of known sensitivity and specificity calls relevant.
+    """The share of relevant pairs, corrected for a judge of known sensitivity and specificity.
 
-    Both come from other pairs (Rogan and Gladen 1978), so the result is right only if the judge errs alike on these;
-    no interval can tell. Refused where the judge hardly tells relevant from irrelevant.
+    Both come from other pairs (Rogan and Gladen 1978), so the result is right only if the judge makes the same errors
+    here; no interval can tell. Raises where the judge hardly separates relevant from irrelevant.
     """
     youden = sensitivity + specificity - 1
     if not youden >= LEAST_YOUDEN:
@@ -238,9 +238,9 @@ def rogan_gladen(positive: float, sensitivity: float, specificity: float) -> flo
         raise ConfigError(
             f"this judge is inverted: {said}"
             if inverted
-            else f"this judge cannot be corrected: {said} is under {LEAST_YOUDEN}",
+            else f"this judge cannot be corrected: {said} is below {LEAST_YOUDEN}",
             code="inverted-judge" if inverted else "not-correctable",
-            hint="it calls relevant what people call irrelevant: is its scale, or the prompt, the wrong way round?"
+            hint="it calls relevant what people call irrelevant: is its scale or the prompt reversed?"
             if inverted
             else "its labels say too little about relevance: try another prompt or model, or label by hand",
         )
@@ -248,7 +248,7 @@ def rogan_gladen(positive: float, sensitivity: float, specificity: float) -> flo
 
 
 def standard_error(values: Floats, clusters: Ints | None, level: float) -> float:
-    """Of the mean of units, or of clusters of them, as drawn; larger where so few know their spread badly."""
+    """Standard error of the mean of units, or of clusters of them; larger for few units, whose spread is uncertain."""
     sums = ratio(values[:, None], np.ones((len(values), 1)), clusters)
     if sums.units < _FEWEST:
         return math.inf
@@ -259,10 +259,10 @@ def standard_error(values: Floats, clusters: Ints | None, level: float) -> float
 
 
 def labels_for_width(strata: Strata, width: float, units_error: float, level: float) -> Ints | None:
-    """How many labels of each stratum bring the interval of the corrected share down to a width.
+    """How many labels per stratum reduce the interval of the corrected share to a width.
 
-    Spread where they help most: by size and by how mixed a stratum is (Neyman). `units_error`: standard error that
-    labels cannot take away. None: not even labels of all pairs would.
+    Allocated where they help most: by size and by how mixed a stratum is (Neyman). `units_error`: standard error that
+    labels cannot reduce. None: not even labels of all pairs are enough.
     """
     z = normal_quantile((1 + level) / 2)
     error = (width / (2 * z)) ** 2 - units_error**2

@@ -1,4 +1,4 @@
-"""How values are spread; quantiles with intervals, and the difference of two."""
+"""The spread of values; quantiles with intervals, and the difference of two."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from karat.statistics.resampling import blocks
 from karat.statistics.special import binomial_cdf, normal_quantile
 from karat.statistics.sums import Floats
 
-_RESAMPLES = 2_000  # each one ranks the queries again, and two digits are enough for milliseconds
-_MANY = 10_000  # queries from which on only those near a quantile are drawn one by one
-_SPREAD = 7.0  # standard deviations of a quantile's place that count as near
+_RESAMPLES = 2_000  # each ranks the queries again, and two digits are enough for milliseconds
+_MANY = 10_000  # queries from which only those near a quantile are drawn one by one
+_SPREAD = 7.0  # standard deviations of a quantile's position that count as near
 
 
 class Distribution(msgspec.Struct, frozen=True):
-    """Of the scores of one metric over the queries on which it is defined."""
+    """The scores of one metric over the queries where it is defined."""
 
     q1: float
     median: float
@@ -28,7 +28,7 @@ class Distribution(msgspec.Struct, frozen=True):
 
 
 def describe(values: Floats) -> Distribution | None:
-    """None where nothing is defined.
+    """Summarise values; None where nothing is defined.
 
     >>> describe(np.array([0.0, 0.5, 1.0, 1.0]))
     Distribution(q1=0.375, median=0.75, q3=1.0, zeros=0.25, ones=0.5)
@@ -40,9 +40,9 @@ def describe(values: Floats) -> Distribution | None:
 
 
 def quantiles(values: Floats, at: Sequence[float]) -> Floats:
-    """One row of quantiles per wanted place, along the first axis; NaN where a value is NaN.
+    """One row of quantiles per requested position, along the first axis; NaN where a value is NaN.
 
-    As `np.quantile`, to the last digit. That one loads a part of numpy which takes as long as a small evaluation.
+    Equal to `np.quantile`, to the last digit, which loads a part of numpy that takes as long as a small evaluation.
 
     >>> quantiles(np.array([0.0, 1.0, 4.0]), (0.5, 0.75)).tolist()
     [1.0, 2.5]
@@ -59,7 +59,7 @@ def quantiles(values: Floats, at: Sequence[float]) -> Floats:
 def quantile_interval(values: Floats, at: float, level: float = 0.95) -> tuple[float, float] | None:
     """(low, high) for the quantile `at`; None where there are too few values for a limit on both sides.
 
-    Holds whatever the distribution is: the number of values under the quantile is binomial.
+    Valid for any distribution: the number of values below the quantile is binomial.
 
     >>> quantile_interval(np.arange(35.0), 0.9), quantile_interval(np.arange(36.0), 0.9)
     (None, (28.0, 35.0))
@@ -73,7 +73,7 @@ def quantile_interval(values: Floats, at: float, level: float = 0.95) -> tuple[f
 
 @cache
 def _ranks(n: int, at: float, level: float) -> tuple[int, int]:
-    """How many of n values lie under the limits of a quantile."""
+    """How many of n values are below the limits of a quantile."""
     tail = (1 - level) / 2
     middle, far = n * at, normal_quantile(1 - tail) * (n * at * (1 - at)) ** 0.5
     low = _first(n, middle - far, lambda rank: binomial_cdf(rank, n, at) > tail)  # most ranks with only `tail` below
@@ -82,7 +82,7 @@ def _ranks(n: int, at: float, level: float) -> tuple[int, int]:
 
 
 def _first(n: int, guess: float, holds: Callable[[int], bool]) -> int:
-    """The smallest number from 0 to n for which a condition holds that stays true once it is. It lies near `guess`."""
+    """The smallest number from 0 to n for which a monotone condition holds. It is near `guess`."""
     low = high = min(max(round(guess), 0), n)
     step = 1
     while high < n and not holds(high):
@@ -143,7 +143,7 @@ class _Side:
 
 
 def _draw_near(before: Floats, after: Floats, at: float, rng: np.random.Generator) -> Floats:
-    """The same distribution for very many queries. A sum of n exponential weights is a Gamma of n: of queries that are
+    """The same distribution for very many queries. A sum of n exponential weights is a Gamma of n: for queries
     far from the quantile on both sides only these sums are drawn."""
     sides = _Side(before, at), _Side(after, at)
     near = np.flatnonzero(sides[0].near | sides[1].near)

@@ -1,4 +1,4 @@
-"""The fewest changes that bring a sum down by so much, where each group of changes has its own returns."""
+"""The fewest changes that reduce a sum by a given amount, where each group of changes has its own returns."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ _ROUNDING = 1e-12
 
 
 class Fewest(msgspec.Struct, frozen=True):
-    """How many changes of each group; `exact`: no smaller number could do, else one may."""
+    """How many changes of each group; `exact`: no smaller number is possible, otherwise one may be."""
 
     changes: Ints
     exact: bool
 
 
 def fewest_changes(lowered: Floats, needed: float) -> Fewest | None:
-    """`lowered`: group × number of changes (0, 1, 2 …), how far they bring the sum down at best. None: not so far.
+    """The fewest changes that reduce the sum by `needed`; None where all of them are not enough.
 
+    `lowered`: group × number of changes (0, 1, 2 …), how far they reduce the sum at best.
     Changes are taken by what each adds, largest first, which is exact wherever the returns of a group diminish. Where
-    they do not, a group's changes are taken by what they add on average, and the same order gives a number that no
-    choice could go below.
+    they do not, a group's changes are taken by their average, and the same order gives a lower bound
+    for any choice.
     """
     gains = np.maximum.accumulate(lowered, axis=1)
     slack = _ROUNDING * max(abs(needed), 1.0)
@@ -47,7 +48,7 @@ def fewest_changes(lowered: Floats, needed: float) -> Fewest | None:
 
 
 def _spare(gains: Floats, taken: Ints, spare: float) -> Ints:
-    """Without changes that turned out not to be needed."""
+    """Without changes that turned out to be unnecessary."""
     for row in np.flatnonzero(taken).tolist():
         while taken[row] and gains[row, taken[row]] - gains[row, taken[row] - 1] <= spare:
             spare -= float(gains[row, taken[row]] - gains[row, taken[row] - 1])
@@ -56,7 +57,7 @@ def _spare(gains: Floats, taken: Ints, spare: float) -> Ints:
 
 
 def _hull(gains: Floats) -> Floats:
-    """The lowest curves above each row that rise ever less."""
+    """The smallest concave curves above each row."""
     steps = np.diff(gains, axis=1)
     found = gains.copy()
     for row in np.flatnonzero((np.diff(steps, axis=1) > _ROUNDING).any(axis=1)).tolist():

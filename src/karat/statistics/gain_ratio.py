@@ -1,10 +1,10 @@
-"""The largest value that a discounted gain, divided by that of the ideal ranking, can take while some grades are open.
+"""The largest possible ratio of a discounted gain to that of the ideal ranking, while some grades are open.
 
-An open item that gets a grade changes both: what the list gains, and what the best list could gain. Three facts make
-the search small. Of two open items the one with more influence gets the higher grade. Gains add up level by level, and
-so do the gains of the ideal list (its first so many places, at each level). And a ratio of a linear and a convex
+An open item that gets a grade changes both the gain of the list and that of the ideal list. Three facts make
+the search small. Of two open items, the one with more influence gets the higher grade. Gains add up level by level, and
+so do the gains of the ideal list (a number of its first places, at each level). And a ratio of a linear and a convex
 function is largest at corners where it is negative, while where it is positive Dinkelbach's steps find its maximum, at
-each level alone: a lower level has more gold above it, so it never wants fewer open items than a higher one.
+each level separately: a lower level has more gold above it, so it never needs fewer open items than a higher one.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 
 from karat.statistics.sums import Floats, Ints
 
-_CELLS = 2_000_000  # of one block of queries, so that memory does not grow with the set
-_STEPS = 60  # far more than the steps ever need: each one at least doubles the digits that are right
+_CELLS = 2_000_000  # per block of queries, so that memory does not grow with the set
+_STEPS = 60  # far more than ever needed: each step at least doubles the correct digits
 
 
 class OpenGains(msgspec.Struct, frozen=True):
-    """One row a query."""
+    """One row per query."""
 
     known: Floats  # what the items with a grade gain
-    influence: Floats  # query × open item: discount that its gain is multiplied by, largest first, filled up with 0
+    influence: Floats  # query × open item: discount of its gain, largest first, padded with 0
     open: Ints  # how many open items there are
     steps: Floats  # what each level of grades gains more than the one below it
     above: Ints  # query × level: gold items with this grade or a higher one
@@ -35,7 +35,7 @@ class OpenGains(msgspec.Struct, frozen=True):
 
 
 def largest_ratio(gains: OpenGains) -> Floats:
-    """(known gain + gain of the open items) / ideal gain at its largest; NaN where nothing could be gained at all."""
+    """(known gain + gain of the open items) / ideal gain at its largest; NaN where nothing could be gained."""
     wide = max(gains.above.shape[1] * (gains.influence.shape[1] + 1), 1)
     block = max(_CELLS // wide, 1)
     parts = [gains.rows(slice(at, at + block)) for at in range(0, len(gains.known), block)]

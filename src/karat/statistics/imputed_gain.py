@@ -1,16 +1,16 @@
-"""Mean nDCG where some grades are only a judge's: they are drawn as people may have given them.
+"""Mean nDCG where some grades come only from a judge: human grades are drawn for them.
 
 People labelled some of the pairs of each stratum (a grade of the judge, in or below the top k). Weights of the Bayesian
-bootstrap are drawn for whole queries; weighted, these labels say how often each grade is given in a stratum, and the
-grades that people did not give are drawn by that. The same weights then make the mean over queries, so one distribution
-holds the chance of the queries, of the labels and of the grades that nobody gave.
+bootstrap are drawn for whole queries. The weighted labels show how often each grade occurs in a stratum, and missing
+human grades are drawn from that. The same weights give the mean over queries, so one distribution
+covers the uncertainty of the queries, the labels and the missing grades.
 
-Hits of one query are alike: where one is better than the judge says, others may be, too. How much so, few labels per
-query cannot tell, and nDCG depends on it. So grades are drawn twice, each for itself and all of a query alike; the
-value lies in the middle, and the interval holds both.
+Hits of one query are similar: where one is better than the judge says, others may be, too. A few labels per
+query cannot show how much, and nDCG depends on it. So grades are drawn in two ways, independently and equal within a
+query; the value is in the middle, and the interval covers both.
 
-How a judge errs depends on the rank as well, and a hit counts by its rank: strata of the top k are split by rank as far
-as labels go. Where they are few, stratum and rank each tell a part (see `_chances`).
+The errors of a judge also depend on the rank, and a hit counts by its rank: strata of the top k are split by rank as
+far as labels allow. Where they are few, stratum and rank are combined (see `_chances`).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from karat.statistics.sampling import Sampling
 from karat.statistics.sums import Floats, Ints
 
 _MOST = 500  # draws: each sorts the items of all queries
-_PRIOR = 2.0  # labels that count as much as what is expected of a stratum at some ranks
-_BAND = 5  # labels that neighbouring ranks have at least
+_PRIOR = 2.0  # labels that weigh as much as the expectation for a stratum at some ranks
+_BAND = 5  # minimum labels of neighbouring ranks
 _END = 0.5  # of an observation at each end, as in all intervals
 
 
 class GradedItems(msgspec.Struct, frozen=True):
-    """Everything with a grade that a query has, query by query."""
+    """All graded items of the queries, query by query."""
 
     query: Ints  # from 0
     rank: Ints  # in the list, 0 = not in it
-    level: Ints  # place of its grade among `gains`; of no meaning where `stratum` says that nobody gave it
+    level: Ints  # index of its grade in `gains`; meaningless where only a judge graded it
     stratum: Ints  # −1: the gold's own; else of the judge
     labelled: np.ndarray  # by people, of those in a stratum
     gains: Floats  # of each grade, ascending, the first 0
@@ -71,7 +71,7 @@ def imputed_ndcg(items: GradedItems, sampling: Sampling) -> CalibratedValue:
 
 
 def rank_bands(items: GradedItems) -> Ints:
-    """Of each item: 0 outside the top k, else its band of neighbouring ranks, of which each has enough labels."""
+    """For each item: 0 outside the top k, else its band of neighbouring ranks, each with enough labels."""
     top = (items.stratum >= 0) & (items.rank > 0) & (items.rank <= items.limit[items.query])
     if not top.any():
         return np.zeros(len(top), np.int64)
@@ -86,10 +86,10 @@ def rank_bands(items: GradedItems) -> Ints:
 
 
 def _chances(items: GradedItems, band: Ints, weights: Floats, rng: np.random.Generator) -> Floats:
-    """How likely each grade is at most, draw × stratum × band × grade.
+    """The cumulative probability of each grade, draw × stratum × band × grade.
 
-    Labels of a stratum at some ranks may be few. What they should say is known from all labels of the stratum and all
-    of these ranks, if how the judge errs did not depend on the rank; it counts as much as a few labels.
+    A stratum may have few labels at some ranks. The expectation comes from all labels of the stratum and all
+    of these ranks, as if the judge's errors did not depend on the rank; it counts as much as a few labels.
     """
     at = np.flatnonzero((items.stratum >= 0) & items.labelled)
     shape = (int(items.stratum.max()) + 1, int(band.max()) + 1, len(items.gains))
@@ -106,7 +106,7 @@ def _chances(items: GradedItems, band: Ints, weights: Floats, rng: np.random.Gen
 
 
 def _expected(counts: Floats, rng: np.random.Generator) -> Floats:
-    """The chance of each grade from stratum and ranks apart, as if the two told of it independently."""
+    """The probability of each grade from stratum and ranks separately, as if they were independent."""
     more = rng.gamma(1 / counts.shape[3], size=(len(counts), 1, 1, counts.shape[3]))
     stratum, ranks, all_ = (counts.sum(axis=axes, keepdims=True) + more for axes in (2, 1, (1, 2)))
     odds = _shares(stratum) * _shares(ranks) / np.maximum(_shares(all_), 1e-12)
@@ -118,7 +118,7 @@ def _shares(counts: Floats) -> Floats:
 
 
 def _layout(items: GradedItems) -> tuple[Ints, Floats, Floats]:
-    """Where each item stands in a table of query × item, the discounts of its places, and of an ideal list."""
+    """The position of each item in a table of query × item, the discounts of its ranks, and those of an ideal list."""
     queries = len(items.limit)
     order = np.argsort(items.query, kind="stable")
     sizes = np.bincount(items.query, minlength=queries)

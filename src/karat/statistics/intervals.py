@@ -3,9 +3,9 @@
     bayes       Bayesian bootstrap with half an observation at each end of the range; Jeffreys' interval for 0/1 scores
     percentile  the plain bootstrap; too narrow for small sets and for scores near the ends
     bca         the plain bootstrap, corrected for bias and skew
-    strict      as wide as caution asks: Gaffke's bound; Clopper–Pearson, never under its level, for 0/1 scores
+    strict      conservative: Gaffke's bound; Clopper–Pearson, never below its level, for 0/1 scores
 
-Values without a bound (milliseconds) have no end to put an observation at: `bayes` and `strict` are then the plain
+Values without a bound (milliseconds) have no end for an observation: `bayes` and `strict` are then the plain
 Bayesian bootstrap.
 """
 
@@ -26,18 +26,18 @@ from karat.statistics.sums import Floats, Sums
 
 Range: TypeAlias = tuple[float, float]
 
-# Above this many distinct units the limit theorem has the word.
+# Above this many distinct units the limit theorem applies.
 _LARGE = 50_000
 _FEW_ALIKE = 20
-# Limits carry sampling noise in the third digit; later ones would only differ between machines.
+# Limits have sampling noise in the third digit; later digits would only differ between machines.
 _DIGITS = 6
-_MOST_SKEW, _MOST_KURTOSIS = 0.2, 0.1  # of a mean that is nearly normal; beyond, the next terms would be missed
+_MOST_SKEW, _MOST_KURTOSIS = 0.2, 0.1  # of a nearly normal mean; beyond, higher terms would be needed
 
 
 def mean_intervals(sums: Sums, ranges: list[Range], sampling: Sampling) -> Floats:
-    """(low, high) of every column; NaN where nothing can be said.
+    """(low, high) of every column; NaN where unknown.
 
-    Each column is drawn by itself, from the same seed: what else was asked for changes none of its digits.
+    Each column is drawn separately, from the same seed: other columns do not change its digits.
     """
     return np.concatenate([_interval(sums.column(j), ends, sampling) for j, ends in enumerate(ranges)])
 
@@ -51,8 +51,8 @@ def _interval(sums: Sums, ends: Range, sampling: Sampling) -> Floats:
 
 
 def _alike(sums: Sums, ends: Range) -> Range:
-    """The ends of differences that are all the same: no change, and as much again. So a delay of 10 ms on each of 30
-    queries has a width; where nothing changed on any of them, there is none to see."""
+    """The ends for differences that are all equal: no change, and twice the change. So a delay of 10 ms on each of 30
+    queries has a width; where nothing changed, there is none."""
     if math.isfinite(ends[0]) or math.isfinite(ends[1]):
         return ends
     values = sums.above[:, 0] / np.where(sums.below[:, 0], sums.below[:, 0], np.nan)
@@ -61,7 +61,7 @@ def _alike(sums: Sums, ends: Range) -> Range:
 
 
 def _unknown_spread(sums: Sums, ends: Range) -> bool:
-    """Without ends, values that are all the same say nothing of how far others may lie.
+    """Whether equal values without ends say nothing about how far others may be.
 
     Differences (no end on either side) of many queries are another matter: see `_alike`.
     """
@@ -71,7 +71,7 @@ def _unknown_spread(sums: Sums, ends: Range) -> bool:
 
 
 def _rounded(limits: Floats, ends: Range) -> Floats:
-    """Values without a bound may be tiny (dollars a query): there the digits that count are counted."""
+    """Round limits. Values without a bound may be tiny (dollars per query): for them, significant digits count."""
     largest = np.abs(limits).max()
     tiny = not _bounded(ends) and 0 < largest < 1
     digits = _DIGITS - 1 - math.floor(math.log10(largest)) if tiny else _DIGITS
@@ -89,19 +89,19 @@ def _bayes(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
     if limits is None:
         ends = _half_observations(sampling.seed, sampling.resamples)
         limits = _with_ends(sums, bounds, sampling, ends, ends)
-    # Where all scores are equal and near an end, or at it, the half observation there is too rare to reach them.
+    # Where all scores are equal and near or at an end, the half observation there is too rare to reach them.
     return np.column_stack([np.minimum(limits[:, 0], sums.estimate), np.maximum(limits[:, 1], sums.estimate)])
 
 
 @lru_cache(maxsize=4)
 def _half_observations(seed: int, resamples: int) -> tuple[Floats, Floats]:
-    """Weights at the lower and at the upper end; every column takes the same."""
+    """Weights at the lower and at the upper end; the same for every column."""
     low, high = np.random.default_rng([seed, 1]).standard_gamma(0.5, (2, resamples))
     return low, high
 
 
 def _strict(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
-    """A whole observation at the far end, each limit on its own (Gaffke 2005)."""
+    """A whole observation at the far end, each limit separately (Gaffke 2005)."""
     if (shares := _closed_form(sums, bounds, sampling, 0.0)) is not None:
         return shares
     below, above = sampling.tails
@@ -113,9 +113,9 @@ def _strict(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
 
 
 def _from_moments(sums: Sums, bounds: Floats, wanted: list[tuple[float, float, float]]) -> Floats | None:
-    """Limits of many single queries whose mean is nearly normal; nothing for others: those are drawn.
+    """Limits of many single queries whose mean is nearly normal; nothing for others, which are drawn.
 
-    `wanted`: of each limit, where it lies and the weight of an observation at the lower and at the upper end.
+    `wanted`: for each limit, its position and the weight of an observation at the lower and at the upper end.
     """
     if sums.units <= MANY or not sums.single.all():
         return None
@@ -135,7 +135,7 @@ def _with_ends(
 ) -> Floats:
     """Limits of the Bayesian bootstrap with observations of random weight at both ends of the range."""
     above, below = bayesian_sums(sums, sampling.seed, sampling.resamples)
-    # No end, no observation there; otherwise it weighs as much as a unit does on average.
+    # No end, no observation there; otherwise it has the average weight of a unit.
     size = np.where(np.isfinite(bounds).all(axis=1), sums.usual, 0.0)
     ends = np.where(np.isfinite(bounds), bounds, 0.0)
 
@@ -151,7 +151,7 @@ def _with_ends(
 
 
 def _closed_form(sums: Sums, bounds: Floats, sampling: Sampling, prior: float) -> Floats | None:
-    """For single queries that stand at one of the two ends the posterior is a Beta, and nothing need be drawn.
+    """For single queries at one of the two ends the posterior is a Beta, and no draws are needed.
 
     `prior`: weight of an observation at both ends; 0: a whole one at the far end of each limit.
     """
@@ -172,7 +172,7 @@ def _percentile(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
 
 
 def _bca(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
-    """Efron 1987: the percentiles are moved by the bias and by the skew, which the jackknife tells."""
+    """Efron 1987: the percentiles are adjusted for bias and skew, as estimated by the jackknife."""
     means, estimate = _bootstrap(sums, sampling), sums.estimate
     limits = np.column_stack([estimate, estimate])
     for j, skew in enumerate(_acceleration(sums).tolist()):
@@ -180,7 +180,7 @@ def _bca(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
         if column.min() == column.max():
             continue
         away = column - estimate[j]
-        same = np.abs(away) <= 1e-12 * np.abs(column).max()  # up to rounding, which no digit should hang on
+        same = np.abs(away) <= 1e-12 * np.abs(column).max()  # up to rounding, which must not change a digit
         share = float(np.mean((away < 0) & ~same) + np.mean(same) / 2)
         bias = normal_quantile(min(max(share, 1e-9), 1 - 1e-9))
         for side, at in enumerate(sampling.tails):
@@ -193,7 +193,7 @@ def _bootstrap(sums: Sums, sampling: Sampling) -> Floats:
     above, below = resampled_sums(sums, multinomial_weights(sums, sampling.seed), sampling.resamples)
     with np.errstate(invalid="ignore", divide="ignore"):
         means = above / below
-    return np.where(np.isnan(means), sums.estimate, means)  # a sample without any defined query says nothing new
+    return np.where(np.isnan(means), sums.estimate, means)  # a sample without any defined query adds nothing
 
 
 def _acceleration(sums: Sums) -> Floats:
@@ -207,7 +207,7 @@ def _acceleration(sums: Sums) -> Floats:
 
 
 def _normal_limits(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
-    """Variance of a ratio of sums over very many units; there the bootstrap only finds the same, slowly."""
+    """Variance of a ratio of sums over very many units, where the bootstrap gives the same, slowly."""
     estimate, total = sums.estimate, sums.counts @ sums.below
     away = sums.above - estimate * sums.below
     error = np.sqrt(sums.counts @ away**2) / total
@@ -227,11 +227,11 @@ METHODS: dict[str, Callable[[Sums, Floats, Sampling], Floats]] = {
 
 
 def mean_quantiles(values: Floats, weights: Floats, at: Sequence[float]) -> list[float] | None:
-    """Of the mean of values whose shares are Dirichlet with these weights; nothing where it is too far from normal.
+    """Quantiles of the mean of values with Dirichlet shares of these weights; nothing where it is too far from normal.
 
-    So are the weights of a Bayesian bootstrap over many units. The moments of such a mean are known: where it is
-    nearly normal, they give its quantiles (Cornish and Fisher 1937) closer than ten thousand draws would: the error is
-    under a hundredth of the mean's deviation, that of the draws about three hundredths.
+    The weights of a Bayesian bootstrap over many units are like this. The moments of such a mean are known: where it is
+    nearly normal, they give its quantiles (Cornish and Fisher 1937) more exactly than ten thousand draws: the error is
+    below a hundredth of the mean's deviation, that of the draws about three hundredths.
 
     >>> mean_quantiles(np.array([0.0, 1.0]), np.array([1000.0, 1000.0]), [0.5])
     [0.5]
@@ -250,5 +250,5 @@ def mean_quantiles(values: Floats, weights: Floats, at: Sequence[float]) -> list
 
 
 def _deviation(z: float, skew: float, kurtosis: float) -> float:
-    """How many deviations from the mean, where a normal distribution has z of them."""
+    """The number of deviations from the mean, where a normal distribution has z of them."""
     return z + (z**2 - 1) * skew / 6 + (z**3 - 3 * z) * kurtosis / 24 - (2 * z**3 - 5 * z) * skew**2 / 36

@@ -1,10 +1,10 @@
 """Agreement beyond chance: Cohen's kappa of two annotators, Fleiss' kappa of many, with intervals.
 
-Kappa is (observed − chance) / (1 − chance): 1 where all agree, 0 where they agree as often as chance would have it. It
-is undefined (NaN) where everybody gave one and the same grade, for chance then agrees always.
+Kappa is (observed − chance) / (1 − chance): 1 for full agreement, 0 for as much as by chance. It
+is undefined (NaN) where everyone gave the same grade, since chance then always agrees.
 
-Intervals are a Bayesian bootstrap over groups (queries), for the passages of one query are not independent, with half
-an observation of agreement and half of disagreement: so full agreement on ten pairs is not called certain.
+Intervals are a Bayesian bootstrap over groups (queries), since the passages of one query are not independent, with half
+an observation of agreement and half of disagreement, so that full agreement on ten pairs is not treated as certain.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from karat.statistics.resampling import blocks
 from karat.statistics.sums import Floats, Ints
 
-_ONE = 1e-9  # chance that agrees always, but for floating point
+_ONE = 1e-9  # chance agreement of 1, up to rounding
 
 
 class Kappa(NamedTuple):
-    """NaN where not defined."""
+    """Agreement with its interval; NaN where undefined."""
 
     kappa: float
     low: float
@@ -32,7 +32,7 @@ class Kappa(NamedTuple):
 def cohen_kappa(
     one: Ints, other: Ints, groups: Ints, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Kappa:
-    """Of two annotators who gave grades (any whole numbers from 0 on) to the same pairs.
+    """Kappa of two annotators who graded (with any whole numbers from 0 on) the same pairs.
 
     >>> round(cohen_kappa(np.array([2, 0, 1, 0]), np.array([2, 0, 0, 0]), np.arange(4)).kappa, 4)
     0.5556
@@ -50,8 +50,8 @@ def cohen_kappa(
 
 
 def fleiss_kappa(counts: Ints, groups: Ints, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0) -> Kappa:
-    """Of any number of annotators: `counts` is pair × grade, how many gave the grade. A pair needs two of them; pairs
-    may have different numbers, and count alike.
+    """Kappa of any number of annotators: `counts` is pair × grade, how many gave the grade. A pair needs two of them;
+    pairs may have different numbers, and count equally.
 
     >>> round(fleiss_kappa(np.array([[3, 0], [0, 3], [2, 1]]), np.arange(3)).kappa, 4)
     0.55
@@ -70,7 +70,7 @@ def fleiss_kappa(counts: Ints, groups: Ints, *, level: float = 0.95, resamples: 
 def _with_interval(
     columns: Floats, groups: Ints, chance: Callable[[Floats], Floats], level: float, resamples: int, seed: int
 ) -> Kappa:
-    """`columns`: of each pair its agreement, a 1, and what chance is reckoned from."""
+    """`columns`: for each pair its agreement, a 1, and the terms of chance agreement."""
     table = np.zeros((int(groups.max()) + 1, columns.shape[1]))
     np.add.at(table, groups, columns)
     total = table.sum(axis=0, keepdims=True)
@@ -81,19 +81,19 @@ def _with_interval(
         return Kappa(np.nan, np.nan, np.nan, observed)
     drawn = _resampled(table, chance, resamples, seed)
     low, high = np.quantile(drawn[~np.isnan(drawn)], [(1 - level) / 2, (1 + level) / 2])
-    # Half an observation of the other kind must not move the limit off the end that all observations stand at.
+    # Half an observation of the other kind must not move the limit off the end where all observations are.
     return Kappa(kappa, min(float(low), kappa), 1.0 if observed == 1 else max(float(high), kappa), observed)
 
 
 def _resampled(table: Floats, chance: Callable[[Floats], Floats], resamples: int, seed: int) -> Floats:
     rng = np.random.default_rng(seed)
-    mean = table[:, 1].mean()  # pairs of a group: what half an observation is half of
+    mean = table[:, 1].mean()  # pairs per group: the unit of half an observation
     found = []
     for size in blocks(resamples, *table.shape):
         sums = rng.standard_exponential((size, len(table))) @ table
         more = rng.standard_gamma(0.5, (2, size)) * mean
         observed = (sums[:, 0] + more[0]) / (sums[:, 1] + more.sum(axis=0))
-        # Half an observation that no grade stands behind may disagree more than grades can.
+        # Half an observation without grades may disagree more than grades can.
         found.append(np.maximum(_beyond(observed, chance(sums)), -1.0))
     return np.concatenate(found)
 

@@ -1,4 +1,4 @@
-"""Rank correlation with an interval: does one value rise where another does."""
+"""Rank correlation with an interval: does one value rise with another."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from karat.statistics.sampling import Sampling
 from karat.statistics.sums import Floats, Ints
 
-FEWEST = 10  # pairs, under which a correlation says nothing
-_WORK = 20_000_000  # weights that are drawn in all
+FEWEST = 10  # pairs, below which a correlation is meaningless
+_WORK = 20_000_000  # total weights drawn
 _LEAST = 200  # resamples
 
 
 class RankCorrelation(NamedTuple):
-    """Spearman's rho; NaN where one side has the same value everywhere, or there are too few pairs."""
+    """Spearman's rho; NaN where one side is constant, or there are too few pairs."""
 
     rho: float
     low: float
@@ -49,6 +49,6 @@ def _rho(one: Ints, other: Ints, weight: Floats) -> float:
 
 
 def _ranks(code: Ints, weight: Floats) -> Floats:
-    """The middle of the weight that each value takes up."""
+    """The middle of the weight of each value."""
     of_value = np.bincount(code, weight)
     return np.asarray((np.cumsum(of_value) - of_value / 2)[code])

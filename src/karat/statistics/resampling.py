@@ -12,25 +12,25 @@ import numpy as np
 from karat.statistics.sums import Floats, Sums
 
 _BLOCK = 4 << 20  # weights at a time: 32 MB
-# Products up to this size stay on one thread; larger ones keep all cores busy waiting for next to no gain in time.
+# Products up to this size stay on one thread; larger ones occupy all cores for almost no gain in time.
 _ONE_THREAD = 1 << 18
-_FEWEST = 8  # resamples in a block that are worth a call
-MANY = 512  # units: the weights of no more than so many are kept, 40 MB for 10,000 resamples
+_FEWEST = 8  # fewest resamples in a block that are worth a call
+MANY = 512  # units: weights are cached for at most this many, 40 MB for 10,000 resamples
 _STEP = 128
-NEARLY_NORMAL = 10_000  # units: means of more differ from a normal distribution by less than the noise of draws
+NEARLY_NORMAL = 10_000  # units: above, means differ from a normal distribution by less than the noise of draws
 
 
 class Draw(Protocol):
-    """Makes `size` rows of weights, one weight a distinct unit. Blocks must continue one stream."""
+    """Makes `size` rows of weights, one weight per distinct unit. Blocks must continue one stream."""
 
     def __call__(self, size: int) -> Floats: ...
 
 
 def bayesian_sums(sums: Sums, seed: int, resamples: int) -> tuple[Floats, Floats]:
-    """(numerators, denominators) of the Bayesian bootstrap, resample × column: Exp(1) a unit."""
+    """(numerators, denominators) of the Bayesian bootstrap, resample × column: Exp(1) per unit."""
     if sums.units > MANY:
         return resampled_sums(sums, _bayesian_weights(sums, seed), resamples)
-    # The same weights serve every column of a set of queries: there are many, and drawing is what costs.
+    # The same weights serve every column of a set of queries: there are many, and drawing is expensive.
     weights = _kept_weights(seed, resamples, -(-sums.units // _STEP) * _STEP)[: sums.units]
     table = np.repeat(np.column_stack([sums.above, sums.below]), sums.counts, axis=0)
     ends = np.cumsum([0, *blocks(resamples, *table.shape)]).tolist()
@@ -54,7 +54,7 @@ def bayesian_means(sums: Sums, seed: int, resamples: int) -> Floats:
 
 @lru_cache(maxsize=4)
 def _kept_weights(seed: int, resamples: int, units: int) -> Floats:
-    """Weights of units, unit × resample. How many units follow changes none of them."""
+    """Weights of units, unit × resample. They do not depend on how many units follow."""
     return np.random.default_rng([seed, 3]).standard_exponential((units, resamples))
 
 
@@ -75,7 +75,7 @@ def _bayesian_weights(sums: Sums, seed: int) -> Draw:
 
 
 def multinomial_weights(sums: Sums, seed: int) -> Draw:
-    """How often each unit comes in a sample with replacement: the bootstrap as Efron described it."""
+    """How often each unit occurs in a sample with replacement: the bootstrap as Efron described it."""
     rng = np.random.default_rng(seed)
     share = sums.counts / sums.units
 
@@ -88,7 +88,7 @@ def multinomial_weights(sums: Sums, seed: int) -> Draw:
 def resampled_sums(sums: Sums, draw: Draw, resamples: int) -> tuple[Floats, Floats]:
     """(numerators, denominators) of every resample: resample × column."""
     width = sums.above.shape[1]
-    # Columns that are defined on the same queries have one denominator between them.
+    # Columns that are defined on the same queries share one denominator.
     places: dict[bytes, int] = {}
     place = [places.setdefault(column.tobytes(), len(places)) for column in sums.below.T]
     table = np.column_stack([sums.above, *(np.frombuffer(column) for column in places)])

@@ -1,4 +1,4 @@
-"""How intervals are made: the one list of options for them."""
+"""Options of intervals."""
 
 from __future__ import annotations
 
@@ -12,39 +12,41 @@ _MOST = 1_000_000  # resamples
 
 
 class Sampling(OptionList):
-    """How intervals are made. The same values give the same digits."""
+    """How intervals are computed. The same values give the same digits."""
 
     method: Method = option(
         "bayes",
-        "How intervals are made.",
+        "Method for intervals.",
         flags=["--interval"],
         wrong="unknown interval method",
         code="unknown-interval",
     )
     level: float = option(
         0.95,
-        "Level of the intervals.",
+        "Confidence level of intervals.",
         gt=0,
         lt=1,
         flags=["--confidence"],
-        wrong="the level of an interval lies between 0 and 1",
+        wrong="the interval level must be between 0 and 1",
         expected="such as 0.95",
     )
     resamples: int = option(
         10_000,
-        "Resamples behind an interval.",
+        "Number of resamples per interval.",
         ge=100,
         le=_MOST,
         wrong="too few or too many resamples",
         expected=f"between 100 and {_MOST:,}",
     )
-    seed: int = option(0, "The same seed gives the same digits.", ge=0, wrong="the seed must not be negative")
+    seed: int = option(
+        0, "Random seed. The same seed gives the same digits.", ge=0, wrong="the seed must not be negative"
+    )
 
     @property
     def tails(self) -> tuple[float, float]:
-        """Where the interval is cut off below and above."""
+        """The quantiles at which the interval is cut off."""
         return (1 - self.level) / 2, (1 + self.level) / 2
 
     def saved(self, cluster: str | None) -> dict[str, Any]:
-        """As a file says it; `cluster`: the attribute by which queries belong together."""
+        """In the form of a saved file; `cluster`: the attribute by which queries belong together."""
         return {**values_of(self), "cluster": cluster}

@@ -1,4 +1,4 @@
-"""Whether a difference is more than chance, of several at once, and how large a set shows it."""
+"""Whether differences are more than chance, alone or several at once, and how large a set must be to show them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from karat.statistics.special import normal_cdf, normal_quantile
 from karat.statistics.sums import Floats, Ints, by_cluster
 
-_EXACT = 14  # up to this many differences every combination of signs is looked at
-_OFTEN = 64  # a difference that occurs so often has its number of pluses drawn at once
+_EXACT = 14  # up to this many differences every combination of signs is checked
+_OFTEN = 64  # for a difference that occurs this often, the number of pluses is drawn at once
 _SIGNS = 1.0 - 2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)  # byte → eight signs
 
 
@@ -19,9 +19,9 @@ def sign_flip_p(
 ) -> float:
     """Two-sided p-value of the mean of paired differences.
 
-    If neither side were better, each difference could as well have had the other sign. Queries of one cluster flip
+    If neither side were better, each difference could equally have the other sign. Queries of one cluster flip
     together. The observed signs count as one of the permutations, so p is never 0. Ties never matter: they are 0
-    whatever their sign. From `normal_from` differences on, the limit of the same distribution is taken.
+    whatever their sign. From `normal_from` differences on, the limit of the same distribution is used.
 
     >>> sign_flip_p(np.array([1.0, 1.0, 1.0, 0.0]), 1000, 0)  # all pluses or all minuses: 2 of 8
     0.25
@@ -53,7 +53,7 @@ def _drawn_sums(sizes: Floats, counts: Ints, permutations: int, rng: np.random.G
         sums += size * (2.0 * rng.binomial(count, 0.5, permutations) - count)
     rest = np.repeat(sizes[~often], counts[~often])
     for start in range(0, len(rest), 8):
-        # One random byte signs eight differences: their sum stands ready in a table.
+        # One random byte signs eight differences: their sum is looked up in a table.
         eight = rest[start : start + 8]
         table = _SIGNS[:, : len(eight)] @ eight
         sums += table[np.frombuffer(rng.bytes(permutations), np.uint8)]
@@ -61,7 +61,7 @@ def _drawn_sums(sizes: Floats, counts: Ints, permutations: int, rng: np.random.G
 
 
 def holm(p: Floats) -> Floats:
-    """Adjusted so that the chance of even one false find stays under the level: for decisions.
+    """Adjusted so that the probability of even one false positive stays below the level: for decisions.
 
     >>> [float(x) for x in holm(np.array([0.01, 0.04, 0.03])).round(6)]
     [0.03, 0.06, 0.06]
@@ -72,7 +72,7 @@ def holm(p: Floats) -> Floats:
 
 
 def benjamini_hochberg(p: Floats) -> Floats:
-    """Adjusted so that the share of false finds among all finds stays under the level: for exploration.
+    """Adjusted so that the share of false positives among all positives stays below the level: for exploration.
 
     >>> [float(x) for x in benjamini_hochberg(np.array([0.01, 0.04, 0.03])).round(6)]
     [0.03, 0.04, 0.04]
@@ -93,7 +93,7 @@ def apart_p(lower: float, lower_limit: float, higher: float, higher_limit: float
     """Two-sided p-value of the difference of two independent means, from their intervals (Newcombe 1998).
 
     `lower_limit`: the upper limit of the lower mean; `higher_limit`: the lower limit of the higher one. The sides that
-    face each other say how far each mean could move towards the other.
+    face each other show how far each mean could move towards the other.
 
     >>> round(apart_p(0.5, 0.6, 0.7, 0.6), 3), round(apart_p(0.5, 0.55, 0.7, 0.65), 5), apart_p(0.5, 0.6, 0.5, 0.4)
     (0.006, 0.0, 1.0)
@@ -105,7 +105,7 @@ def apart_p(lower: float, lower_limit: float, higher: float, higher_limit: float
 
 
 def detectable_difference(spread: float, units: int, level: float = 0.95, power: float = 0.8) -> float:
-    """The smallest true difference that is found with chance `power`.
+    """The smallest true difference that is found with probability `power`.
 
     `spread`: standard deviation of the paired differences.
 
@@ -116,7 +116,7 @@ def detectable_difference(spread: float, units: int, level: float = 0.95, power:
 
 
 def units_needed(spread: float, difference: float, level: float = 0.95, power: float = 0.8) -> int:
-    """How many queries find a true difference with chance `power`.
+    """How many queries are needed to find a true difference with probability `power`.
 
     >>> units_needed(0.3, 0.03)
     785
@@ -125,5 +125,5 @@ def units_needed(spread: float, difference: float, level: float = 0.95, power: f
 
 
 def _effort(level: float, power: float) -> float:
-    """Standard errors between no difference and one that is found: some to be significant, some to be sure of it."""
+    """Standard errors between no difference and one that is found: for significance and for power."""
     return normal_quantile((1 + level) / 2) + normal_quantile(power)

@@ -1,4 +1,4 @@
-"""The few special functions that intervals need, so that no scientific library has to be installed for them."""
+"""The few special functions that intervals need, to avoid a scientific library."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _EXACT = 1e-15
 
 
 def beta_cdf(x: float, a: float, b: float) -> float:
-    """Regularised incomplete beta function: the chance that a Beta(a, b) value is at most x.
+    """Regularised incomplete beta function: the probability that a Beta(a, b) value is at most x.
 
     >>> round(beta_cdf(0.5, 2, 2), 12), round(beta_cdf(0.25, 1, 1), 12)
     (0.5, 0.25)
     """
     if x <= 0 or x >= 1:
         return 0.0 if x <= 0 else 1.0
-    if x > (a + 1) / (a + b + 2):  # the fraction converges fast on the other side only
+    if x > (a + 1) / (a + b + 2):  # the fraction only converges fast on the other side
         return 1 - _lower_beta(1 - x, b, a)
     return _lower_beta(x, a, b)
 
@@ -53,7 +53,7 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
 
 @cache
 def beta_quantile(p: float, a: float, b: float) -> float:
-    """The value that a Beta(a, b) value stays under with chance p.
+    """The p-quantile of a Beta(a, b) distribution.
 
     >>> round(beta_quantile(0.025, 1, 3), 6)
     0.008404
@@ -62,7 +62,7 @@ def beta_quantile(p: float, a: float, b: float) -> float:
 
 
 def binomial_cdf(k: int, n: int, p: float) -> float:
-    """The chance of at most k successes in n trials.
+    """The probability of at most k successes in n trials.
 
     >>> round(binomial_cdf(0, 36, 0.9), 12), round(binomial_cdf(35, 36, 0.9), 6)
     (0.0, 0.977472)
@@ -78,7 +78,7 @@ def normal_cdf(x: float) -> float:
 
 @cache
 def normal_quantile(p: float) -> float:
-    """The value that a standard normal value stays under with chance p.
+    """The p-quantile of the standard normal distribution.
 
     >>> round(normal_quantile(0.975), 6)
     1.959964
@@ -90,7 +90,7 @@ def normal_quantile(p: float) -> float:
 
 @cache
 def student_quantile(p: float, freedom: float) -> float:
-    """The value that Student's t stays under with chance p, from a half on.
+    """The p-quantile of Student's t distribution, for p of at least a half.
 
     >>> round(student_quantile(0.975, 9), 6)
     2.262157
@@ -100,7 +100,7 @@ def student_quantile(p: float, freedom: float) -> float:
 
 
 def _root(rising: Callable[[float], float], wanted: float, low: float = 0.0, high: float = 1.0) -> float:
-    """Where a rising function reaches `wanted`, by halving: sixty steps leave nothing to gain."""
+    """Where a rising function reaches `wanted`, by bisection: sixty steps are exact."""
     for _ in range(200):
         middle = (low + high) / 2
         if middle in (low, high):

@@ -1,7 +1,7 @@
 """Scores as sums over the units that are resampled: queries, or conversations of several queries.
 
 A mean over queries is a ratio of sums (of scores, of defined queries), and so is a micro average (of hits, of relevant
-items). In this form all of them are resampled by the same weights: a weighted sum over a weighted sum.
+items). In this form all of them are resampled with the same weights: a weighted sum over a weighted sum.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 
 
 class Sums(msgspec.Struct, frozen=True):
-    """Units, usually all different, how often each is there, and what each adds to numerator and denominator."""
+    """Units, usually all different, how often each occurs, and what each adds to numerator and denominator."""
 
     counts: Ints  # of each distinct unit
     above: Floats  # unit × column
@@ -33,12 +33,12 @@ class Sums(msgspec.Struct, frozen=True):
 
     @property
     def defined(self) -> Ints:
-        """How many units say something, column by column."""
+        """How many units have a value, by column."""
         return self.counts @ (self.below > 0)
 
     @property
     def usual(self) -> Floats:
-        """What a unit weighs on average in each column."""
+        """The average weight of a unit in each column."""
         return (self.counts @ self.below) / np.maximum(self.defined, 1)
 
     @property
@@ -78,23 +78,23 @@ def _collapse_votes(values: Floats, defined: NDArray[np.bool_]) -> Sums:
     counts, above = np.diff(np.append(starts, len(ordered))), ordered[starts]
     below = np.ones(len(above))
     if without := len(values) - len(ordered):
-        at = int(np.searchsorted(above, 0.0))  # rows are in order: what has no vote comes before what is 0
+        at = int(np.searchsorted(above, 0.0))  # rows are sorted: those without a vote come before those that are 0
         counts, above, below = (np.insert(a, at, v) for a, v in ((counts, without), (above, 0.0), (below, 0.0)))
     return Sums(counts, above[:, None], below[:, None])
 
 
 def by_cluster(table: Floats, clusters: Ints) -> Floats:
-    """Sums of the rows of each cluster; any numbers may name clusters."""
+    """Sums of the rows of each cluster; clusters may have any numbers."""
     _, starts = np.unique(np.sort(clusters), return_index=True)
-    # Inside a cluster smallest first: rounding must not depend on the order of the queries.
+    # Smallest first within a cluster: rounding must not depend on the order of the queries.
     columns = (column[np.lexsort((column, clusters))] for column in table.T)
     return np.column_stack([np.add.reduceat(column, starts) for column in columns])
 
 
 def _collapse(above: Floats, below: Floats, counts: Ints) -> Sums:
-    """Units with equal rows are exchangeable: one row for all of them, rows in an order of their own.
+    """Units with equal rows are exchangeable: one row for all of them, rows in a canonical order.
 
-    So neither the order of the queries nor the slices they came in can change a digit, and large sets cost little.
+    So neither the order of the queries nor their slices can change a digit, and large sets cost little.
     """
     if above.shape[1] == 1 and (counts == 1).all() and ((below == 0) | (below == 1)).all():
         return _collapse_votes(above[:, 0] + 0.0, below[:, 0] == 1)

@@ -1,6 +1,6 @@
-"""The door to the native reader (reader.c): loaded when first asked for, or None, and then the plain reader reads.
+"""Loads the native reader (reader.c) on first use; None where it is not available: the plain reader reads then.
 
-`KARAT_PURE=1` leaves it out. A library of another source than the one beside it is ignored.
+`KARAT_PURE=1` disables it. A library built from another source than the one next to it is ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SOURCE = Path(__file__).with_name("reader.c")
 LIBRARY = Path(__file__).with_name("_reader.so")
 _ABI = 3
 _POINTER, _WHOLE = ctypes.c_void_p, ctypes.c_int64
-# Arguments and answer of every function.
+# Arguments and result of every function.
 _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
     "karat_lines": ([_POINTER, _WHOLE, _POINTER], _WHOLE),
     "karat_table": ([_POINTER, _WHOLE, _POINTER], _WHOLE),

@@ -16,13 +16,13 @@ _FLAGS = ("-std=c11", "-O3", "-shared", "-fPIC")
 
 
 def compiler() -> str | None:
-    """The C compiler of this machine, or that named in CC."""
+    """The C compiler of this machine, or the one named in CC."""
     named = os.environ.get("CC")
     return shutil.which(named) if named else next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 
 
 def compile_reader(target: Path = LIBRARY, flags: Sequence[str] = _FLAGS) -> str | None:
-    """Write the library; return why there is none."""
+    """Write the library; on failure return the reason."""
     cc = compiler()
     if cc is None:
         return "no C compiler"

@@ -1,1 +1,1 @@
-"""Gold that is a passage of a document, found among the chunks of each run."""
+"""Gold passages, located in the chunks of each run."""

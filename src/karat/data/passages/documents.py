@@ -1,4 +1,4 @@
-"""A document and its chunks: where a passage stands in it, and which chunks hold that passage."""
+"""A document and its chunks: where a passage is, and which chunks hold it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from karat.data.passages.passage import CHUNK, PIECE, Passage, Stretch
 from karat.matching import cover
 
 _WORD = re.compile(r"\S+")
-_SPARSE = 10  # a document of which less than a tenth is known is not put together from its chunks
+_SPARSE = 10  # a document is not rebuilt from its chunks if less than a tenth of it is known
 
 
 def holds(shared: Any, passage: int, chunk: Any) -> Any:
-    """Whether a chunk that has so many characters of a passage holds it: all of them, half of the passage (8 or more),
-    or half of what the chunk is (20 or more). For numbers and for arrays.
+    """Whether a chunk with this many characters of a passage holds it: all of them, half of the passage (8 or more),
+    or half of the chunk (20 or more). For numbers and for arrays.
 
     >>> holds(60, 100, 500), holds(40, 100, 500), holds(100, 800, 150), holds(15, 800, 15)
     (True, False, True, False)
@@ -32,12 +32,12 @@ def holds(shared: Any, passage: int, chunk: Any) -> Any:
 
 
 def fold(text: str) -> str:
-    """Lower case, character by character: nothing moves. Only the Turkish İ would become two."""
+    """Lower case, character by character, so that offsets stay valid. Only the Turkish İ would become two."""
     return _one_by_one(text).lower()
 
 
 def normalise(text: str) -> str:
-    """As an evidence is normalised, but character by character.
+    """Normalises as for evidence, but character by character.
 
     >>> normalise(" Refunds  take\\n5 days in \u0130zmir ")
     'refunds take 5 days in izmir'
@@ -50,14 +50,14 @@ def _one_by_one(text: str) -> str:
 
 
 class WholeText:
-    """The text of a document, in which quotes are found whatever their case and white space."""
+    """The text of a document, in which quotes are found regardless of case and white space."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     @cached_property
     def _words(self) -> tuple[str, Ints, Ints]:
-        """The normalised text, and where each word starts in it and in the text itself."""
+        """The normalised text, and where each word starts in it and in the original text."""
         words = list(_WORD.finditer(fold(self.text)))
         sizes = np.fromiter((len(word[0]) + 1 for word in words), np.int64, len(words))
         starts = np.fromiter((word.start() for word in words), np.int64, len(words))
@@ -73,7 +73,7 @@ class WholeText:
         return found
 
     def find_each(self, texts: Sequence[str], in_order: bool) -> list[Stretch | None]:
-        """The first place of each text; of texts that follow one another, the first that does not stand before."""
+        """The first place of each text; with `in_order`, the first that is not before the previous text."""
         normal, found, at = self._words[0], list[Stretch | None](), 0
         for text in map(normalise, texts):
             here = normal.find(text, at)
@@ -92,10 +92,10 @@ class WholeText:
 
 
 class ChunkTexts:
-    """Texts of a document's chunks, and which of them hold a quote: in one piece, or cut at their edge."""
+    """Texts of a document's chunks, and which of them hold a quote: whole, or cut at a chunk's edge."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._chunks: dict[str, list[int]] = {}  # text → its chunks: what repeats is looked at once
+        self._chunks: dict[str, list[int]] = {}  # text → its chunks, so that repeated texts are checked once
         for at, text in enumerate(texts):
             self._chunks.setdefault(normalise(text), []).append(at)
         self._texts = list(self._chunks)
@@ -110,7 +110,7 @@ class ChunkTexts:
                 self._tails.setdefault(text[-PIECE:], []).append(at)
 
     def holders(self, quote: str) -> list[int]:
-        """Places of the chunks that hold a normalised quote."""
+        """The chunks that hold a normalised quote, by position."""
         found = set(self._whole(quote)) if quote else set()
         for text, shared in self._cut(quote, found):
             if holds(shared, len(quote), len(self._texts[text])):
@@ -125,7 +125,7 @@ class ChunkTexts:
             at = self._joined.find(quote, self._firsts[text + 1])
 
     def _cut(self, quote: str, found: set[int]) -> Iterator[tuple[int, int]]:
-        """Other texts that end with the beginning of the quote, start with its end, or lie inside of it, and how many
+        """Other texts that end with the beginning of the quote, start with its end, or are inside it, and how many
         characters they share with it."""
         for at in range(len(quote) - PIECE + 1):
             piece = quote[at : at + PIECE]
@@ -137,7 +137,7 @@ class ChunkTexts:
                     yield text, common
 
 
-# Long texts are compared whole only where their far ends agree: where letters repeat, most would agree up to there.
+# Long texts are compared whole only where their far ends agree: with repeated letters, most would agree up to there.
 
 
 def _ends_with(text: str, quote: str, common: int) -> bool:
@@ -146,13 +146,13 @@ def _ends_with(text: str, quote: str, common: int) -> bool:
 
 
 def _stands_at(quote: str, at: int, text: str) -> int:
-    """How many characters of a text stand at a place of a quote, up to the end of either; 0 where another follows."""
+    """How many characters of a text match a quote at a place, up to the end of either; 0 where they differ."""
     common = min(len(quote) - at, len(text))
     return common if quote[at + common - 1] == text[common - 1] and quote.startswith(text[:common], at) else 0
 
 
 class ChunkPlaces:
-    """Where a document's chunks stand, and which of them hold a stretch of it."""
+    """Where the chunks of a document are, and which of them hold a stretch of it."""
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:
         self._order = sorted(range(len(stretches)), key=stretches.__getitem__)
@@ -169,13 +169,13 @@ class ChunkPlaces:
 
 
 class Document(msgspec.Struct, dict=True):
-    """What is known of one document."""
+    """What is known about one document."""
 
     text: str | None = None
     ids: list[str] = []  # of its chunks
-    texts: list[str] = []  # "" where it is not known
+    texts: list[str] = []  # "" where unknown
     stretches: list[Stretch | None] = []  # as they were given
-    in_order: bool = True  # chunks come as they stand in the document
+    in_order: bool = True  # chunks are in the order of the document
 
     def add(self, chunk: str, text: str, stretch: Stretch | None = None) -> None:
         self.ids.append(chunk)
@@ -184,13 +184,13 @@ class Document(msgspec.Struct, dict=True):
 
     @cached_property
     def whole(self) -> WholeText | None:
-        """Its text, as it was given or as its chunks make it up."""
+        """Its text, as given or rebuilt from its chunks."""
         text = self.text or _put_together(self.texts, self.stretches)
         return WholeText(text) if text else None
 
     @cached_property
     def length(self) -> int | None:
-        """Its characters, where its text or the places of all chunks tell."""
+        """Its length in characters, where its text or the places of all chunks give it."""
         if self.text:
             return len(self.text)
         ends = [stretch[1] for stretch in self.placed if stretch is not None]
@@ -198,7 +198,7 @@ class Document(msgspec.Struct, dict=True):
 
     @cached_property
     def placed(self) -> list[Stretch | None]:
-        """Where each chunk stands: as was given, else where its text is found in that of the document."""
+        """Where each chunk is: as given, else where its text is found in the document."""
         if not self.text or self.whole is None or None not in self.stretches:
             return self.stretches
         found = self.whole.find_each(self.texts, self.in_order)
@@ -215,11 +215,11 @@ class Document(msgspec.Struct, dict=True):
 
     @property
     def tells(self) -> bool:
-        """Whether there is anything by which a passage can be found in its chunks."""
+        """Whether passages can be located in its chunks."""
         return any(self.texts) or any(stretch is not None for stretch in self.placed)
 
     def places(self, passage: Passage) -> list[Stretch]:
-        """Where a passage stands; a quote that is given with its place, but stands elsewhere, where it is nearest."""
+        """Where a passage is. A quote that is not at its given place is taken from the nearest place."""
         quoted = [] if passage.quote is None or self.whole is None else self.whole.find(normalise(passage.quote))
         if passage.start is None or passage.end is None:
             return quoted
@@ -230,7 +230,7 @@ class Document(msgspec.Struct, dict=True):
         return [min(quoted, key=lambda place: abs(place[0] - start))]
 
     def holders(self, passage: Passage, places: Sequence[Stretch]) -> list[str] | None:
-        """The chunks that hold a passage; None where nothing tells."""
+        """The chunks that hold a passage; None where unknown."""
         at, by_place = self._by_place
         if places and at and (len(at) == len(self.ids) or not any(self.texts)):
             found = {at[chunk] for place in places for chunk in by_place.holders(*place)}
@@ -246,7 +246,7 @@ class Document(msgspec.Struct, dict=True):
 
 
 def _put_together(texts: Sequence[str], stretches: Sequence[Stretch | None]) -> str | None:
-    """The text that chunks make up, blanks where none stands; None where too little of it is known."""
+    """The text rebuilt from chunks, with blanks in the gaps; None where too little of it is known."""
     pairs = zip(stretches, texts, strict=True)
     known = sorted((s, text) for s, text in pairs if s is not None and text and len(text) <= s[1] - s[0])
     if not known or max(s[1] for s, _ in known) > _SPARSE * sum(len(text) for _, text in known):

@@ -1,4 +1,4 @@
-"""Passages: gold that names a place in a document instead of a chunk, and so outlives every chunking."""
+"""Passages: gold that names a place in a document instead of a chunk, so that it works with every chunking."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 Stretch: TypeAlias = tuple[int, int]  # its first character, and the one after its last
 
-# A shorter piece of a passage says nothing of where it comes from, and a shorter chunk nothing of what it is about.
+# Shorter pieces of a passage do not identify it, and shorter chunks do not show what they are about.
 PIECE, CHUNK = 8, 20
 
 
 class Passage(NamedTuple):
-    """What a gold item says of where it stands. Without a document it is only a note: nothing is looked for."""
+    """Where a gold item is. Without a document it is only a note and is not located."""
 
     doc: str | None
     quote: str | None = None
@@ -31,7 +31,7 @@ class Passage(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a chunk stands."""
+    """Where a chunk is."""
 
     doc: str
     start: int
@@ -39,17 +39,17 @@ class Place(NamedTuple):
 
 
 class Located(msgspec.Struct, frozen=True, dict=True):
-    """Where the passages of a gold set stand in one chunking. A chunk may hold several, and several chunks the same."""
+    """Where the passages of a gold set are in one chunking. A chunk may hold several; a passage may be in several."""
 
-    settled: Bools  # one an item: it was looked for among chunks, and is no longer matched by document
-    chunks: list[str]  # that hold an item of a query, each once a query, in the order of the queries
+    settled: Bools  # one per item: it was searched among chunks, and is not matched by document
+    chunks: list[str]  # that hold an item of a query, each once per query, in the order of the queries
     bounds: Ints  # query i owns chunks bounds[i] … bounds[i + 1]
     firsts: Ints  # chunk j holds items[firsts[j] … firsts[j + 1]]
     items: Ints
     several: Bools  # queries with a chunk that holds more than one item
-    places: Sequence[Sequence[Stretch] | None]  # of each item in its document; None where that is not known
-    place_of: Callable[[str], Place | None]  # chunk → where it stands
-    known: Literal["corpus", "hits"]  # where the chunks are known from
+    places: Sequence[Sequence[Stretch] | None]  # of each item in its document; None where unknown
+    place_of: Callable[[str], Place | None]  # chunk → its place
+    known: Literal["corpus", "hits"]  # the source of the chunks
 
     @cached_property
     def _query(self) -> Ints:

@@ -20,8 +20,8 @@ from karat.errors import shorten
 
 Known = Literal["corpus", "hits"]
 Documents = dict[str, Document]
-RESOLVED = "_resolved"  # where a gold set keeps what was found of it in a corpus
-_FURTHEST = 2**53  # no text is as long
+RESOLVED = "_resolved"  # where a gold set keeps its passages as located in a corpus
+_FURTHEST = 2**53  # no text is this long
 
 
 def resolve(gold: Gold, run: Run, corpus: Corpus | None, rule: DocRule) -> Callable[[str], Gold]:
@@ -52,7 +52,7 @@ def in_corpus(gold: Gold, corpus: Corpus, rule: DocRule) -> Gold | None:
     docs = _documents_of(gold)
     if not docs:
         return None
-    # A run is measured more than once, in one way and another.
+    # A run is measured more than once.
     known: list[tuple[Corpus, str, Gold]] = gold.__dict__.setdefault(RESOLVED, [])
     for other, name, located in known:
         if other is corpus and name == rule.rule:
@@ -62,7 +62,7 @@ def in_corpus(gold: Gold, corpus: Corpus, rule: DocRule) -> Gold | None:
     if documents and not any(document.ids for document in documents.values()):
         return None
     for doc, document in documents.items():
-        if not document.ids and document.text:  # in a corpus of chunks one that was not cut is its own chunk
+        if not document.ids and document.text:  # in a corpus of chunks, an uncut document is its own chunk
             document.add(doc, document.text, (0, len(document.text)))
     found = _Resolver(gold, documents, "corpus", _places(documents, corpus, rule), audit).gold()
     known.append((corpus, rule.rule, found))
@@ -75,7 +75,7 @@ def _documents_of(gold: Gold) -> set[str]:
 
 
 def _of_corpus(corpus: Corpus, docs: set[str], rule: DocRule, audit: Audit) -> Documents:
-    """The documents that passages name. One whose id is that of its document is the document itself."""
+    """The documents that passages name. A chunk with the id of its document is the document itself."""
     documents: Documents = {}
     odd: list[str] = []
     starts, ends = _offsets(corpus)
@@ -100,13 +100,13 @@ def _offsets(corpus: Corpus) -> tuple[list[Any], list[Any]]:
 
 
 def _stretch(start: Any, end: Any) -> Stretch | None:
-    whole = type(start) is int and type(end) is int  # a truth value is none
+    whole = type(start) is int and type(end) is int  # a boolean is not an offset
     return (start, end) if whole and 0 <= start < end <= _FURTHEST else None
 
 
 def _of_run(run: Run, docs: set[str], corpus: Corpus | None, rule: DocRule) -> dict[str, Documents]:
-    """System → documents with the chunks that were returned of them: those that passages name, and those whose text is
-    known, for then one can tell where their chunks stand."""
+    """System → documents with their returned chunks: those that passages name, and those with known text, since the
+    places of their chunks can be found."""
     texts = {} if corpus is None else dict(zip(corpus.ids, corpus.texts, strict=True))
     try:
         return _returned(run, docs, texts, rule)
@@ -135,7 +135,7 @@ def _returned(run: Run, docs: set[str], texts: Mapping[str, str], rule: DocRule)
 def _places(
     documents: Documents, corpus: Corpus | None = None, rule: DocRule | None = None
 ) -> Callable[[str], Place | None]:
-    """Chunk → where it stands: as the corpus says, else where it was found in the text of its document."""
+    """Chunk → its place: from the corpus, else where it is found in the text of its document."""
     known = {item: (doc, at) for doc, document in documents.items() for at, item in enumerate(document.ids)}
     starts, ends = ([], []) if corpus is None else _offsets(corpus)
 
@@ -154,7 +154,7 @@ def _places(
 
 
 class _Resolver:
-    """Looks for every passage of a gold set, and counts what became of it."""
+    """Locates every passage of a gold set, and counts the outcomes."""
 
     def __init__(
         self, gold: Gold, documents: Documents, known: Known, place_of: Callable[[str], Place | None], audit: Audit
@@ -162,7 +162,7 @@ class _Resolver:
         self._gold, self._documents, self._known, self._place_of = gold, documents, known, place_of
         self._audit = Audit.merged(audit)
         self._tells = known == "corpus" or any(document.tells for document in documents.values())
-        self._nowhere = 0  # before the beginning of every document: for quotes that stand in none
+        self._nowhere = 0  # before the start of every document: for quotes that no document contains
         self._places: list[list[Stretch] | None] = [None] * len(gold.ids)
         self._holders: dict[int, list[str]] = {}  # item → chunks
         self._by_document: list[int] = []
@@ -173,7 +173,7 @@ class _Resolver:
                 self._look_for(item, passage)
         self._audit.count("passages_found", sum(map(bool, self._holders.values())), self._examples())
         if self._known == "hits" and self._holders:
-            self._audit.count("passages_in_hits", len(self._holders), ["a corpus (--corpus) has them all"])
+            self._audit.count("passages_in_hits", len(self._holders), ["use --corpus for all chunks"])
         self._merge_documents()
         return replace(self._gold, audit=self._audit, located=self._located())
 
@@ -194,7 +194,7 @@ class _Resolver:
             self._count("passages_lost", item, self._why(passage, document))
 
     def _as_given(self, passage: Passage) -> list[Stretch] | None:
-        """A passage that stands nowhere stays in the gold with as many characters as it has."""
+        """A passage that is not found stays in the gold with its length."""
         if passage.start is not None and passage.end is not None:
             return [(passage.start, passage.end)]
         document = self._documents.get(passage.doc or "")
@@ -209,14 +209,14 @@ class _Resolver:
         if document is None or passage.start is None or passage.end is None:
             return
         if places and (places[0][0] >= passage.end or passage.start >= places[0][1]):
-            self._count("passages_moved", item, f"stands at {places[0][0]}, not {passage.start}")
+            self._count("passages_moved", item, f"found at {places[0][0]}, not {passage.start}")
         elif document.length is not None and passage.start < document.length < passage.end:
-            self._count("passages_beyond", item, f"end {passage.end} of {document.length}")
+            self._count("passages_beyond", item, f"ends at {passage.end}, the document at {document.length}")
 
     def _why(self, passage: Passage, document: Document | None) -> str:
         doc = shorten(passage.doc or "", 20)
         if document is None:
-            return f"no document {doc!r}" if self._known == "corpus" else f"nothing of {doc!r} was returned"
+            return f"no document {doc!r}" if self._known == "corpus" else f"no chunk of {doc!r} was returned"
         if passage.quote is not None:
             return f"{doc!r} has no “{passage.quote}”"
         length = document.length
@@ -264,7 +264,7 @@ class _Resolver:
         return any(len(items) > 1 or chunk in named for chunk, items in chunks.items())
 
     def _merge_documents(self) -> None:
-        """Passages of one document that are matched by document are one item: as relevant as the best of them."""
+        """Passages that are matched by document become one item per document, with the highest grade of them."""
         gold, best = self._gold, dict[tuple[int, str], int]()
         for item in self._by_document:
             key = int(gold.query_of_item[item]), gold.ids[item]

@@ -1,1 +1,1 @@
-"""How each format is recognised, one file per format. Its reader is loaded when a file is read."""
+"""Recognises each format, one file per format. Its reader is loaded when a file is read."""

@@ -1,4 +1,4 @@
-"""Folders of BEIR."""
+"""BEIR folders."""
 
 from __future__ import annotations
 

@@ -41,12 +41,12 @@ class DictFormat(Format):
         value, _ = read_document(source)
         if not isinstance(value, dict):
             raise InputError(
-                "no object", code="wrong-type", file=source.label, expected="{query: {document: score}}", got=value
+                "not an object", code="wrong-type", file=source.label, expected="{query: {document: score}}", got=value
             )
         return value
 
 
 def _is_many_lines(source: Source) -> bool:
-    """Whether every line is an object of its own."""
+    """Whether every line is a separate object."""
     lines = [line for line in source.head.splitlines() if line.strip()]
     return len(lines) > 1 and all(line.startswith(b"{") for line in lines[:2]) and is_json_lines(source)

@@ -9,7 +9,7 @@ from karat.formats.base import Format, Kind, ReadOptions, Source
 
 
 def _is_list_of_records(source: Source) -> bool:
-    """Whether a JSON array holds the records that lines would."""
+    """Whether a JSON array holds the records of a run log."""
     return source.first_line.startswith(b"[") and re.search(rb'[{,]\s*"topk"\s*:', source.head) is not None
 
 

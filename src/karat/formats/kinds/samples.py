@@ -61,7 +61,7 @@ def _has_outputs(source: Source) -> bool:
 
 
 def _first_entry(source: Source) -> Any:
-    """The first object of a list in JSON; None where the file is no list, or the object is longer than the head."""
+    """The first object of a JSON list; None where the file is not a list, or the object is longer than the head."""
     head = source.head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if not head.startswith(b"["):
         return None

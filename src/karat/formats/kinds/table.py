@@ -18,7 +18,7 @@ from karat.formats.layout import LATENCY, LISTS, NAMES, has_role, is_gold, is_ru
 
 
 class TableFormat(Format):
-    """CSV, TSV or Parquet with a row a hit (query_id, chunk_id, rank or score) or a judgement (…, grade)."""
+    """CSV, TSV or Parquet with one row per hit (query_id, chunk_id, rank or score) or per judgement (…, grade)."""
 
     name = "table"
     kinds = frozenset({"run", "gold"})
@@ -28,7 +28,7 @@ class TableFormat(Format):
     def recognises(self, source: Source, kind: Kind) -> bool:
         header = _header(source)
         if header is None:
-            return True  # for the reader to say what is wrong with it
+            return True  # the reader reports what is wrong
         other = is_gold(header) if kind == "run" else is_run(header)
         return len(header) > 1 and has_role("query_id", header) and not other
 
@@ -47,7 +47,7 @@ class TableFormat(Format):
 
 
 class ParquetFormat(Format):
-    """A Parquet file with a row a hit, or a row a query with the list of its hits in `topk`."""
+    """A Parquet file with one row per hit, or one row per query with the list of its hits in `topk`."""
 
     name = "parquet"
     kinds = frozenset({"run"})
@@ -64,7 +64,7 @@ class ParquetFormat(Format):
 
 
 class TableFolder(Format):
-    """A folder of Parquet files, parted by columns or not, or a Delta table."""
+    """A folder of Parquet files, partitioned or not, or a Delta table."""
 
     name = "table-folder"
     kinds = frozenset({"run"})
@@ -86,16 +86,16 @@ class TableFolder(Format):
 
 
 def matching_files(run: str | PathLike[str]) -> list[Path] | None:
-    """The files that a pattern such as `runs/*.parquet` stands for; None where it is the name of one thing."""
+    """The files that a pattern such as `runs/*.parquet` matches; None where it is a single name."""
     text = str(run)
     if re.match(r"[A-Za-z][\w+.-]+://", text):
-        hint = "add --engine spark, in Python engine='spark'; or copy the files here"
-        raise InputError("a remote path, which only Spark reads", code="remote-path", file=text, hint=hint)
+        hint = "add --engine spark (in Python: engine='spark'), or copy the files to this machine"
+        raise InputError("only Spark can read a remote path", code="remote-path", file=text, hint=hint)
     try:
         if not glob.has_magic(text) or not text.endswith(".parquet") or Path(text).exists():
             return None
     except (OSError, ValueError):
-        return None  # for others to say what is wrong with it
+        return None  # other code reports what is wrong
     found = sorted(map(Path, glob.glob(text, recursive=True)))
     if not found:
         raise InputError(
@@ -112,8 +112,8 @@ def files_run(label: str, files: Iterable[Path], options: ReadOptions, root: Pat
     for file in files:
         with file.open("rb") as stream:
             if stream.read(4) != b"PAR1":
-                hint = "several files are read as Parquet only"
-                raise InputError("this is no Parquet file", code="not-parquet", file=str(file), hint=hint)
+                hint = "several files can only be read as Parquet"
+                raise InputError("not a Parquet file", code="not-parquet", file=str(file), hint=hint)
         scans.append(Scan(str(file), _constants(file if root is None else file.relative_to(root))))
     return ParquetRun(label, scans, options.system, options.layout)
 
@@ -123,19 +123,19 @@ def _is_delta(folder: Path) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """In the order of their names, without what writers leave beside the data (`_SUCCESS`, `.part-0.crc`)."""
+    """In the order of their names, without auxiliary files of writers (`_SUCCESS`, `.part-0.crc`)."""
     found = (p for p in folder.rglob("*.parquet") if p.is_file())
     return sorted(p for p in found if not any(part.startswith(("_", ".")) for part in p.relative_to(folder).parts))
 
 
 def _constants(path: Path) -> dict[str, str]:
-    """What the folders of a file say: column=value."""
+    """The columns in a file's folder names: column=value."""
     pairs = (part.partition("=") for part in path.parts[:-1])
     return {name: unquote(value) for name, equals, value in pairs if equals and name}
 
 
 def _header(source: Source) -> list[str] | None:
-    """The names of the columns; None for a Parquet file that does not say."""
+    """The column names; None for a Parquet file that does not have them."""
     if not source.is_parquet:
         return [plain_title(c) for c in re.split(r"[,\t;]", source.first_line.decode("utf-8", "replace"))]
     from karat.files.safe_parquet import ParquetSource, UnreadableParquet
@@ -147,8 +147,8 @@ def _header(source: Source) -> list[str] | None:
 
 
 def is_bare_pairs(source: Source) -> bool:
-    """Whether a table has nothing that puts hits in order: queries and their items, which is how people write gold.
-    With a latency or the name of a system it is a run all the same."""
+    """Whether a table has nothing that orders hits: only queries and items, which is how people write gold.
+    With a latency or a system name it is still a run."""
     header = _header(source) if not source.is_folder else None
     if header is None or LISTS in header or LATENCY in header or {"system", "run", "run_id"} & set(header):
         return False
@@ -156,7 +156,7 @@ def is_bare_pairs(source: Source) -> bool:
 
 
 def is_bare_run(source: Source) -> bool:
-    """Whether a table of bare pairs could be a run as well: nothing in it says what should be found."""
+    """Whether a table of bare pairs could also be a run: nothing in it marks it as gold."""
     said = {"no_answer", "evidence", "answer", "quote", *NAMES["grade"]}
     return is_bare_pairs(source) and not said & set(_header(source) or ())
 
@@ -168,9 +168,9 @@ def columns_hint(source: Source, *kinds: Kind) -> str | None:
         return None
     last = {"run": "rank or score for a run", "gold": "grade for a gold set"}
     needs = f"a table needs the columns query_id, chunk_id (or doc_id) and {', '.join(last[kind] for kind in kinds)}"
-    return needs + "; --map says which they are where they have other names"
+    return needs + "; use --map if they have other names"
 
 
 def columns_of(source: Source) -> str | None:
-    """The columns of a Parquet file, whose first line says nothing to anybody."""
+    """The columns of a Parquet file, whose first line is not text."""
     return ", ".join(_header(source) or ["Parquet"]) if source.is_parquet else None

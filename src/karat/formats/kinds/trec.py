@@ -9,7 +9,7 @@ from karat.formats.trec_rows import is_number
 
 
 class TrecRunFormat(Format):
-    """Lines of `query Q0 document rank score tag`; what follows on a line is passed over, as trec_eval does."""
+    """Lines of `query Q0 document rank score tag`; the rest of a line is ignored, as by trec_eval."""
 
     name = "trec-run"
     kinds = frozenset({"run"})

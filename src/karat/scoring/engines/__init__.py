@@ -1,1 +1,1 @@
-"""Where slices of a run are scored: in this process, in several, or on a cluster. The numbers are the same."""
+"""Engines score slices of a run: in this process, in several, or on a cluster. The numbers are the same."""

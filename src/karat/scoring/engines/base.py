@@ -1,4 +1,4 @@
-"""Where the slices of a run are judged: what an engine is, and the one that works in this process."""
+"""The base class of engines, which judge the slices of a run, and the local engine."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from karat.scoring.one_pass import Golds, Part, PassRequest, read_parts
 
 
 class Engine(ABC):
-    """Where slices are judged."""
+    """Judges the slices of a run."""
 
     name: ClassVar[str]
 
     def read_run(self, run: Any, **options: Any) -> Run:
-        """Anything a user has → a run that this engine can read. Options are those of `karat.read_run`."""
+        """Any supported input as a run that this engine can read. Options are those of `karat.read_run`."""
         return read_run(run, **options)
 
     @abstractmethod
@@ -26,7 +26,7 @@ class Engine(ABC):
 
 
 class Local(Engine):
-    """In this process, slice after slice: memory does not grow with the run."""
+    """Works in this process, slice by slice: memory does not grow with the run."""
 
     name = "local"
 

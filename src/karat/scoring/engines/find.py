@@ -1,4 +1,4 @@
-"""What a user calls an engine → the engine."""
+"""Finds the engine that a user names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REGISTRY: Registry[Engine] = Registry("engine", "karat.scoring.engines", Engine,
 
 
 def find_engine(engine: Any, run: Any = None, spark_master: str | None = None) -> Engine:
-    """An engine, its name, or the user's own Spark session. A Spark frame stays where it is, whatever is said."""
+    """An engine, its name, or the user's own Spark session. A Spark frame is always read by Spark."""
     if spark_master is not None:
         return _spark_at(spark_master, engine)
     if isinstance(engine, Engine):
@@ -26,13 +26,13 @@ def find_engine(engine: Any, run: Any = None, spark_master: str | None = None) -
     if isinstance(engine, str):
         return REGISTRY.require(engine)()
     expected = ", ".join(sorted(REGISTRY.everything())) + " or a SparkSession"
-    raise ConfigError("this is no engine", code="unknown-engine", expected=expected, got=type(engine).__name__)
+    raise ConfigError("not an engine", code="unknown-engine", expected=expected, got=type(engine).__name__)
 
 
 def _spark_at(master: str, engine: Any) -> Engine:
     if engine != "spark":
         raise ConfigError(
-            "a Spark master is for the engine spark",
+            "a Spark master needs the engine spark",
             code="contradiction",
             got=engine or "local",
             hint="add --engine spark",
@@ -43,5 +43,5 @@ def _spark_at(master: str, engine: Any) -> Engine:
 
 
 def _of_spark(thing: Any) -> bool:
-    """Told by the name of its module, so that nobody without Spark pays for it."""
+    """Checks the name of the module, so that nothing is imported without Spark."""
     return type(thing).__module__.partition(".")[0] == "pyspark"

@@ -1,4 +1,4 @@
-"""In several processes of this machine: each reads and scores parts of the run, and only scores come back."""
+"""Runs in several local processes: each reads and scores parts of the run, and only scores come back."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from karat.scoring.engines.base import Engine
 from karat.scoring.one_pass import Golds, Part, PassRequest, read_parts
 
 _PART = 32 << 20
-# Fewer parts are read here in the time that processes take to start: it pays from about 256 MB on.
+# Starting processes only pays from about 256 MB on.
 _PARTS = 8
-# What is read by several threads here gains nothing from fewer processes than that.
+# Input that is already read by several threads gains nothing from fewer processes than this.
 _MANY = 4
 
 
 class Processes(Engine):
-    """All cores, or so many workers as are asked for. What cannot be read from the middle, is too small to pay, or uses
-    the few cores that there are already, is read here."""
+    """Uses all cores, or the requested number of workers. Input that cannot be read from the middle, is too small, or
+    already uses the few cores, is read in this process."""
 
     name = "processes"
 
@@ -34,7 +34,7 @@ class Processes(Engine):
 
     def parts(self, run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:
         few = self.workers < (_MANY if run.threaded and not self._decided else 2)
-        # Passages that were looked for in the run's own hits differ from system to system.
+        # Passages that were located in the run's own hits differ between systems.
         parts = None if few or golds.located else run.parts(self.part)
         if parts is None or len(parts) < self.parts_from:
             yield from read_parts(run, request, golds)
@@ -42,7 +42,7 @@ class Processes(Engine):
         try:
             found: Iterable[Part] = list(self._judged(run, parts, request, golds))
         except (KaratError, Ungrouped, BrokenProcessPool):
-            # Reading the whole file here tells the line of an error, and needs the memory of one process only.
+            # Reading the whole file here gives the line of an error, and needs the memory of one process only.
             found = read_parts(run, request, golds)
         yield from found
 
@@ -61,7 +61,7 @@ class Processes(Engine):
 
 
 def _in_order(pool: ProcessPoolExecutor, parts: list[Run], ahead: int) -> Iterator[tuple[list[Part], Any]]:
-    """Results in the order of the parts, of which only some are under way."""
+    """Results in the order of the parts, with a bounded number in progress."""
     waiting: deque[Future[tuple[list[Part], Any]]] = deque()
     for part in parts:
         waiting.append(pool.submit(_judge, part))
@@ -72,7 +72,7 @@ def _in_order(pool: ProcessPoolExecutor, parts: list[Run], ahead: int) -> Iterat
 
 
 def _once(part: Part, request: PassRequest, queries: dict[str, Seen]) -> Part:
-    """A query that two parts have must be seen whole."""
+    """Raise Ungrouped for a query in two parts."""
     rows = part.tables[request.own].queries.tolist() if request.own in part.tables else []
     if queries.setdefault(part.system, Seen()).add([*rows, *part.unknown]):
         raise Ungrouped
@@ -85,7 +85,7 @@ _started: tuple[PassRequest, Golds] | None = None
 def _begin(request: PassRequest, golds: Golds, threads: int) -> None:
     global _started
     _started = request, golds
-    os.environ.setdefault("POLARS_MAX_THREADS", str(threads))  # it is not imported yet
+    os.environ.setdefault("POLARS_MAX_THREADS", str(threads))  # polars is not imported yet
 
 
 def _judge(part: Run) -> tuple[list[Part], Any]:

@@ -1,4 +1,4 @@
-"""On a Spark cluster: hits stay there, and what is kept of them returns in one job."""
+"""Scores on a Spark cluster: hits stay there, and results return in one job."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 
     from karat.results.result import Result
 
-_BROADCAST = 128 << 20  # bytes of gold that every executor may be given whole
-_MESSAGE = 32 << 20  # the same over Spark Connect, where it is part of a message of limited size
-_LOCAL_ONLY = "gold of passages, and whatever looks at single hits, need the engine local"
+_BROADCAST = 128 << 20  # bytes of gold that are sent whole to every executor, at most
+_MESSAGE = 32 << 20  # the same for Spark Connect, where it is part of a message of limited size
+_LOCAL_ONLY = "gold passages, and analyses of single hits, need the engine local"
 _COLUMNS = "karat.systems.Spark(session).read_run(path_or_frame, columns={'query_id': …})"
 _ON_THE_CLUSTER = "the hits of a Spark frame stay on the cluster"
 
 
 class Spark(Engine):
-    """`session`: the user's own, also one of Spark Connect; without one, a local one or what spark-defaults says.
+    """`session`: your own, also one of Spark Connect; by default, a local one or what spark-defaults configures.
 
-    `broadcast`: bytes up to which the gold set is sent whole to every executor; beyond, it is shuffled as hits are.
-    `partitions`: tasks that score; default: Spark decides, as for any shuffle (few for little data).
+    `broadcast`: up to this many bytes, the gold set is sent whole to every executor; above, it is shuffled like hits.
+    `partitions`: number of scoring tasks; by default Spark decides, as for any shuffle (few for little data).
     """
 
     name = "spark"
@@ -61,9 +61,9 @@ class Spark(Engine):
         partitions: int | None = None,
     ) -> None:
         if broadcast < 0:
-            raise ConfigError("broadcast is no number of bytes", expected="0 or more", got=broadcast)
+            raise ConfigError("broadcast must be a number of bytes", expected="0 or more", got=broadcast)
         if partitions is not None and partitions < 1:
-            raise ConfigError("partitions is no number of tasks", expected="1 or more", got=partitions)
+            raise ConfigError("partitions must be a number of tasks", expected="1 or more", got=partitions)
         self._session, self._master, self.broadcast, self.partitions = session, master, broadcast, partitions
 
     @property
@@ -77,13 +77,13 @@ class Spark(Engine):
             if isinstance(run, SparkRun):
                 return run
             raise ConfigError(
-                "this run is read already, and not by Spark",
+                "this run was already read, but not by Spark",
                 code="read-already",
                 got=run.label,
-                hint=f"give the engine a path or a Spark DataFrame; where columns have other names: {_COLUMNS}",
+                hint=f"pass a path or a Spark DataFrame; if columns have other names: {_COLUMNS}",
             )
         if options.get("hits", "topk") != "topk":
-            raise ConfigError("Spark reads final lists only", code="no-such-lists", got=options["hits"])
+            raise ConfigError("Spark only reads final lists", code="no-such-lists", got=options["hits"])
         layout = read_layout(options.get("columns"))
         system = options.get("system")
         if type(run).__module__.startswith("pyspark"):
@@ -100,17 +100,17 @@ class Spark(Engine):
         return SparkRun(path, lambda: self._table(path), system, layout)
 
     def _table(self, path: str) -> tuple[DataFrame, dict[str, Schema]]:
-        """Parquet, and what each file has; or a Delta table, whose folder holds Parquet of former versions as well."""
+        """Parquet, with the schema of each file; or a Delta table, whose folder also holds files of older versions."""
         if self._is_delta(path):
             return self.session.read.format("delta").load(path), {}
         pattern = re.search(r"/?[^/]*[*?\[{]", path)
-        # Else the columns that folders are named by (`system=bm25/`) would be lost above the files of a pattern.
+        # Otherwise the columns in folder names (`system=bm25/`) would be lost above the files of a pattern.
         above = {} if pattern is None else {"basePath": path[: pattern.start()] or "."}
         table = self.session.read.options(**above).parquet(path)
         return table, schemas_of(self.session, table)
 
     def _is_delta(self, path: str) -> bool:
-        """Spark itself is asked, for it knows file systems that this process does not."""
+        """Asks Spark, since it knows file systems that this process does not."""
         from pyspark.errors import AnalysisException
 
         try:
@@ -121,7 +121,7 @@ class Spark(Engine):
     def parts(self, run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:
         if not isinstance(run, SparkRun):
             kinds = {DescribedRun: "a corpus", NormalizedRun: "--normalize-ids"}
-            what = kinds.get(type(run), "passages that are looked for in the hits")
+            what = kinds.get(type(run), "passages that must be located in the hits")
             raise ConfigError(
                 f"the engine spark cannot work with {what}: the hits stay on the cluster",
                 code="not-with-spark",
@@ -145,7 +145,7 @@ class Spark(Engine):
                     run.take_notes(part.notes)
 
     def _judged(self, hits: DataFrame, shipped: Shipped, golds: Golds) -> Iterator[Part]:
-        """One job: hits come together by query where they are not, and what is kept of them returns."""
+        """One job: hits are grouped by query if necessary, and results return."""
         if LINE not in hits.columns:
             hits, shipped = self._together(hits, shipped, golds)
         parts = hits.mapInArrow(judge_partition(self._sent(shipped)), PARTS)
@@ -159,13 +159,13 @@ class Spark(Engine):
             hits, shipped = self._with_gold(hits, golds.gold), shipped.without_gold()
         order = [F.col(name).desc() if name == "score" else F.col(name) for name in _ORDER if name in hits.columns]
         gold_first = [F.col(GOLD).isNull()] if GOLD in hits.columns else []
-        # Without a number, small partitions may be put together on the way.
+        # Without a number, Spark may merge small partitions.
         number: tuple[Any, ...] = () if self.partitions is None else (self.partitions,)
         together = hits.repartition(*number, "query_id")
         return together.sortWithinPartitions("query_id", *gold_first, *order), shipped
 
     def frame(self, result: Result) -> DataFrame:
-        """The scores of a result, a row a query, as a frame of the session: to be joined, or written where hits are."""
+        """The scores of a result, one row per query, as a frame of the session: to join, or to write."""
         return self.session.createDataFrame(result.scores.to_arrow())
 
     def _with_gold(self, hits: DataFrame, gold: Gold) -> DataFrame:
@@ -178,19 +178,19 @@ class Spark(Engine):
         return type(self.session).__module__.startswith("pyspark.sql.connect")
 
     def _sent(self, shipped: Shipped) -> Callable[[], Shipped]:
-        """How a worker gets it: once for all of its tasks, or, over Spark Connect, with every task."""
+        """How a worker gets it: once for all of its tasks, or, with Spark Connect, with every task."""
         if self._is_connect:
             return lambda: shipped
         sent = self.session.sparkContext.broadcast(shipped)
         return lambda: sent.value
 
 
-# A frame has no order of rows: a list stands in this one, so that a retried task gives the same again.
+# Rows of a frame have no order: lists are sorted like this, so that a retried task gives the same result.
 _ORDER = ("system", "rank", "score", "chunk_id", "doc_id")
 
 
 class SparkRun(Run):
-    """A Spark frame with a row a hit, or a row a query with the list of its hits."""
+    """A Spark frame with one row per hit, or one row per query with the list of its hits."""
 
     def __init__(
         self, label: str, open_: Callable[[], tuple[DataFrame, dict[str, Schema]]], system: str | None, layout: Layout
@@ -199,7 +199,7 @@ class SparkRun(Run):
 
     @cached_property
     def _opened(self) -> tuple[DataFrame, dict[str, Schema]]:
-        """Not before it is needed: what is refused for other reasons should not wait for a session."""
+        """Created on first use, so that invalid input is rejected without waiting for a session."""
         with friendly(self.label):
             return self._open()
 
@@ -207,10 +207,10 @@ class SparkRun(Run):
         raise InputError(_ON_THE_CLUSTER, code="on-the-cluster", file=self.label, hint=_LOCAL_ONLY)
 
     def may_say(self, column: str) -> bool:
-        return True  # to look would need a session, or a job; a column that is not there costs nothing
+        return True  # checking would need a session or a job; a missing column costs nothing
 
     def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
-        """The hits of a few queries, brought here."""
+        """The hits of a few queries, collected here."""
         import polars as pl
         from pyspark.sql import functions as F
 
@@ -221,14 +221,14 @@ class SparkRun(Run):
             yield from FrameRun(frame, self.label, system, layout=self.layout, named=True).slices(columns, Audit())
 
     def frame(self, columns: frozenset[str]) -> DataFrame:
-        """Only what is needed, under the names of its roles: less to shuffle."""
+        """Only the needed columns, renamed to their roles: less to shuffle."""
         from pyspark.sql import functions as F
 
         frame, files = self._opened
         types = {field.name: field.dataType for field in frame.schema.fields}
         nested = types.get(self.layout.columns.get(LISTS, LISTS))
         marks: dict[str, Any] = {name: _Kind(getattr(kind, "elementType", None)) for name, kind in types.items()}
-        # Columns that Spark does not see, since they are not in the file that it looked into, are looked for as well.
+        # Columns that are missing in the file that Spark inspected are looked up as well.
         anywhere = {name: _Kind(None) for schema in files.values() for name in schema}
         refuse_mixed(files, self.layout.picked(anywhere | marks, columns, self.label))
         picked = self.layout.picked(marks, columns, self.label)
@@ -245,7 +245,7 @@ class SparkRun(Run):
         for role in ("query_id", *(() if LISTS in there else ("chunk_id",))):
             if role not in there and not (role == "chunk_id" and "doc_id" in there):
                 expected = "one of " + ", ".join(NAMES[role])
-                hint = f"rename the column, or name it with --run-columns, in Python {_COLUMNS}"
+                hint = f"rename the column, or name it with --run-columns (in Python: {_COLUMNS})"
                 raise InputError(
                     f"no column for {role}",
                     code="missing-column",
@@ -256,7 +256,7 @@ class SparkRun(Run):
                 )
         if LISTS not in there and not there & {"rank", "score"}:
             raise InputError(
-                "nothing puts the hits in order: rows of a Spark frame have no order of their own",
+                "nothing orders the hits: rows of a Spark frame have no order",
                 code="missing-column",
                 file=self.label,
                 expected="a column rank or score",
@@ -270,7 +270,7 @@ class SparkRun(Run):
 
 
 class SparkLog(SparkRun):
-    """Karat's run log, which has one query per line: nothing has to be brought together."""
+    """Karat's run log, which has one query per line: nothing has to be grouped."""
 
     def __init__(self, label: str, open_: Callable[[], DataFrame], system: str | None) -> None:
         super().__init__(label, lambda: (open_(), {}), system, Layout())
@@ -286,7 +286,7 @@ class SparkLog(SparkRun):
         return self._opened[0].select(LINE)
 
     def grouped(self) -> Run:
-        hint = "one line per query and system: remove one, or name the second run's system"
+        hint = "one line per query and system: remove one, or give the second run another system"
         raise InputError("a query is on two lines", file=self.label, hint=hint)
 
     def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
@@ -302,14 +302,14 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"
 
 
 class _Kind:
-    """What `Layout` asks of a type: what its lists hold."""
+    """The element type of a list type, for `Layout`."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
 
 
 def _role(name: str, said: str, flat: bool) -> str:
-    """The role that a column of a usual name plays, so that the workers and the sorting know it by one name."""
+    """The role of a column with a usual name, so that workers and sorting use one name."""
     if said != name:
         return said
     roles = ("query_id", "system", *(("chunk_id", "doc_id", "score", "rank") if flat else ()))

@@ -1,4 +1,4 @@
-"""A Spark session to work with, Spark's complaints in one clear message each, and the files behind a path."""
+"""Spark sessions, clear messages for Spark's errors, and the files behind a path."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 Schema = dict[str, str]  # column → type
 
-_AT_A_TIME = 16  # footers of remote files, each a small job
-_NOTHING = ("Null", "void")  # the type of a column without values, which goes with any other
-# What Spark reads as one another: widths of numbers, and how a writer packed its texts.
+_AT_A_TIME = 16  # footers of remote files read at once, each in a small job
+_NOTHING = ("Null", "void")  # the type of a column without values, compatible with any other
+# Types that Spark reads interchangeably: widths of numbers, and packed texts.
 _SAME = (
     (r"\bU?Int\d+\b|\b(tinyint|smallint|int|bigint)\b", "integer"),
     (r"\bFloat\d+\b|\b(float|double)\b", "number"),
     (r"\b(Categorical|Enum)(\([^)]*\))?", "String"),
 )
-_JAVA = 17  # the oldest that Spark 4 runs on
+_JAVA = 17  # the oldest version that Spark 4 supports
 _SPARK = 4
-NO_DELTA = "this is a Delta table, and the Spark session has no reader for Delta"
+NO_DELTA = "this is a Delta table, but the Spark session cannot read Delta"
 ADD_DELTA = (
     "start the session with the package io.delta:delta-spark (docs/scale.md), "
     "or use --engine local (pip install 'karat[delta]')"
@@ -42,7 +42,7 @@ _INSTALL_JAVA = "install Java 17 or 21 (Debian: apt install default-jre-headless
 
 
 def find_session(master: str | None = None) -> SparkSession:
-    """The session that is there already, or a new one on `master` (default: what Spark is configured for)."""
+    """The existing session, or a new one on `master` (default: Spark's configuration)."""
     require_spark()
     from pyspark.sql import SparkSession
 
@@ -54,7 +54,7 @@ def find_session(master: str | None = None) -> SparkSession:
         _require_master(master)
     if not remote:
         _require_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take whatever python3 is on their path
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers use any python3 on their path
     builder: Any = SparkSession.builder.appName("karat")
     if master is not None:
         builder = builder.remote(master) if remote else builder.master(master)
@@ -93,14 +93,14 @@ def _require_java() -> None:
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):
         got = f"JAVA_HOME={home}" if home else None
-        raise ConfigError("the engine spark needs Java, and there is none", code="no-java", got=got, hint=_INSTALL_JAVA)
+        raise ConfigError("the engine spark needs Java, but finds none", code="no-java", got=got, hint=_INSTALL_JAVA)
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{java} does not run: {error}", code="no-java", hint=_INSTALL_JAVA) from error
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     if found is None:
-        raise ConfigError(f"{java} does not say its version", code="no-java", got=said.strip(), hint=_INSTALL_JAVA)
+        raise ConfigError(f"{java} does not report its version", code="no-java", got=said.strip(), hint=_INSTALL_JAVA)
     if int(found[1]) < _JAVA:
         raise ConfigError(
             "this Java is too old for Spark", code="old-java", expected="17 or 21", got=found[1], hint=_INSTALL_JAVA
@@ -108,13 +108,13 @@ def _require_java() -> None:
 
 
 def _require_master(master: str) -> None:
-    """Spark itself tries for a minute and then says something else."""
+    """Check the connection first: Spark retries for a minute and then reports another error."""
     if re.fullmatch(r"local(\[.*\])?|local-cluster\[.*\]|yarn|k8s://.+", master):
         return
     found = re.fullmatch(r"(?:spark|sc)://([^/;]+)(?:/.*)?", master)
     if found is None:
         expected = "spark://host:port, sc://host:port, yarn, k8s://… or local[2]"
-        raise ConfigError("this is no Spark master", code="bad-address", expected=expected, got=master)
+        raise ConfigError("not a Spark master", code="bad-address", expected=expected, got=master)
     reasons = []
     for address in found[1].split(","):
         host, _, port = address.partition(":")
@@ -123,39 +123,39 @@ def _require_master(master: str) -> None:
             return
         except (OSError, ValueError) as error:
             reasons.append(str(getattr(error, "strerror", None) or error))
-    hint = "is it running, and does a firewall stand between? Its page says its URL"
+    hint = "is it running, and is a firewall in between? Its web page shows the URL"
     raise ConfigError(f"the Spark master cannot be reached: {reasons[0]}", code="unreachable", got=master, hint=hint)
 
 
-# Workers on this machine run the first python3 of the path, which is another one where a virtual environment is not
+# Workers on this machine run the first python3 on the path, which differs if a virtual environment is not
 # activated.
 _SAME_PYTHON = (
     f"on this machine, set PYSPARK_PYTHON={sys.executable} before the session starts; "
     "on a cluster, pip install karat on every worker, for the Python that PYSPARK_PYTHON names there"
 )
-# What is found in Spark's message → the code, what to say, and what to do.
+# Pattern in Spark's message → code, message and hint.
 _KNOWN = (
-    (r"No module named '?karat", "no-karat", "the workers of the cluster do not have karat", _SAME_PYTHON),
+    (r"No module named '?karat", "no-karat", "karat is not installed on the workers of the cluster", _SAME_PYTHON),
     (r"No module named '?(\w+)", "no-package", "the workers of the cluster lack a package: {}", _SAME_PYTHON),
     (r"PYTHON_VERSION_MISMATCH", "other-python", "the workers run another Python than this process", _SAME_PYTHON),
     (r"DATA_SOURCE_NOT_FOUND.*\bdelta\b", "no-delta", NO_DELTA, ADD_DELTA),
     (r"PATH_NOT_FOUND|Path does not exist", "no-such-file", "no such file",
-     "it must be a path that the cluster's machines can read"),
+     "the path must be readable from the machines of the cluster"),
     (r"UNABLE_TO_INFER_SCHEMA|is not a Parquet file", "not-parquet",
-     "this is no Parquet file or folder", "Spark reads Parquet here"),
+     "not a Parquet file or folder", "Spark reads Parquet here"),
     (r"FAILED_READ_FILE|CANNOT_MERGE_SCHEMAS|PARQUET_COLUMN_DATA_TYPE_MISMATCH", "mixed-columns",
      "the files of this table do not have the same columns and types", "give the files that belong together"),
     (r"No FileSystem for scheme|ClassNotFoundException: .*[sS]3A", "no-reader",
-     "Spark has no reader for this kind of path",
+     "Spark cannot read this kind of path",
      "add the package to the session, such as org.apache.spark:spark-hadoop-cloud for s3a://"),
     (r"OutOfMemoryError|Java heap space", "out-of-memory",
-     "Spark ran out of memory", "more partitions, or more executor memory"),
+     "Spark ran out of memory", "use more partitions, or more executor memory"),
 )  # fmt: skip
 
 
 @contextmanager
 def friendly(label: str) -> Iterator[None]:
-    """Spark's errors as Karat's."""
+    """Turn Spark's errors into Karat's."""
     try:
         yield
     except KaratError:
@@ -172,12 +172,12 @@ def friendly(label: str) -> Iterator[None]:
             (line.strip() for line in reversed(text.splitlines()) if "Error" in line), text.strip() or repr(error)
         )
         raise InputError(
-            f"Spark failed: {shorten(line, 200)}", code="spark-failed", file=label, hint="its log says more"
+            f"Spark failed: {shorten(line, 200)}", code="spark-failed", file=label, hint="see its log"
         ) from error
 
 
 def schemas_of(session: SparkSession, table: DataFrame) -> dict[str, Schema]:
-    """What the footer of every file says: read here where the file lies on this machine, else by Spark."""
+    """The schema in the footer of every file: read here if the file is on this machine, else by Spark."""
     files = sorted(table.inputFiles())
     here = [_path_here(file) for file in files]
     if all(path is not None and path.is_file() for path in here):
@@ -191,10 +191,10 @@ def schemas_of(session: SparkSession, table: DataFrame) -> dict[str, Schema]:
 
 
 def refuse_mixed(schemas: dict[str, Schema], columns: Iterable[str]) -> None:
-    """Every file must have each of `columns` that any file has, and of one type."""
+    """Every file must have each of `columns` that any file has, with the same type."""
     for column in columns:
         first = next((file for file, schema in schemas.items() if schema.get(column, "Null") not in _NOTHING), None)
-        if first is None:  # none has it: the name of a folder says it (`system=bm25/`)
+        if first is None:  # it comes from a folder name (`system=bm25/`)
             continue
         kind = schemas[first][column]
         for file, schema in schemas.items():
@@ -206,37 +206,37 @@ def refuse_mixed(schemas: dict[str, Schema], columns: Iterable[str]) -> None:
                     field=column,
                     expected=f"{kind} as in {Path(first).name}",
                     got=schema.get(column, "no such column"),
-                    hint="give the files that belong together, or write them anew with one schema",
+                    hint="give the files that belong together, or rewrite them with one schema",
                 )
 
 
 def is_run_log(path: str) -> bool:
-    """Whether a path names JSON Lines: by its ending, for the files may lie where only the cluster reads them."""
+    """Whether a path names JSON Lines, by its extension: only the cluster may be able to read it."""
     return re.search(r"\.jsonl(\.gz|\.zst|\.bz2)?$", path) is not None
 
 
 def refuse_unreadable(path: str) -> None:
-    """A file that lies here and is no Parquet: known before Spark is started."""
+    """Reject a local file that is not Parquet before Spark starts."""
     try:
         if not Path(path).is_file():
             return
         with Path(path).open("rb") as stream:
             head = stream.read(4)
     except (OSError, ValueError):
-        return  # for Spark to say
+        return  # Spark reports it
     if head != b"PAR1":
         hint = "Spark reads Parquet and .jsonl run logs; use --engine local for other formats"
-        raise InputError("this is no Parquet file or folder", code="not-parquet", file=path, hint=hint)
+        raise InputError("not a Parquet file or folder", code="not-parquet", file=path, hint=hint)
 
 
 def refuse_delta(path: str, master: str | None) -> None:
-    """A Delta table, where nothing that a new session would be made from can have Delta's package."""
+    """Reject a Delta table if no new session could have Delta's package."""
     if os.path.isdir(os.path.join(path, "_delta_log")) and not (master or "").startswith("sc://") and not _configured():
         raise InputError(NO_DELTA, code="no-delta", file=path, hint=ADD_DELTA)
 
 
 def _configured() -> bool:
-    """Whether anybody told Spark anything: then it may know of packages."""
+    """Whether Spark is configured in any way: then it may have packages."""
     require_spark()
     import pyspark
     from pyspark.sql import SparkSession
@@ -258,7 +258,7 @@ def _schema_here(path: str) -> Schema:
         return {name: _kind(str(kind)) for name, kind in ParquetSource(path).schema().items()}
     except UnreadableParquet as error:
         hint = "Spark reads Parquet here"
-        raise error.as_error("this is no Parquet file", code="not-parquet", label=path, hint=hint) from error
+        raise error.as_error("not a Parquet file", code="not-parquet", label=path, hint=hint) from error
 
 
 def _kind(text: str) -> str:

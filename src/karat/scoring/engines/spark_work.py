@@ -1,4 +1,4 @@
-"""What is sent to the workers of a cluster, what they do there, and what they send back."""
+"""The work that is sent to the workers of a cluster, and the results that they send back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _STEP = 100_000
 
 
 class _Row(msgspec.Struct, array_like=True):
-    """One query of a gold set, and its place there."""
+    """One query of a gold set, and its position there."""
 
     row: int
     query: str
@@ -77,7 +77,7 @@ def _row(gold: Gold, row: int) -> _Row:
 
 
 def part_of_gold(packed: list[bytes]) -> tuple[Gold, Ints]:
-    """Some queries of a gold set, and their places there."""
+    """Some queries of a gold set, and their positions there."""
     rows = [msgspec.msgpack.decode(row, type=_Row) for row in packed]
     gold = Gold(
         queries=[row.query for row in rows],
@@ -94,17 +94,17 @@ def part_of_gold(packed: list[bytes]) -> tuple[Gold, Ints]:
 
 
 class Shipped(msgspec.Struct, frozen=True):
-    """Everything but the hits."""
+    """Everything except the hits."""
 
     request: PassRequest
-    golds: Golds | None  # None: the gold set comes along with the hits
+    golds: Golds | None  # None: the gold set comes with the hits
     label: str
     layout: Layout
     system: str | None = None
 
     @classmethod
     def of(cls, request: PassRequest, golds: Golds, label: str, layout: Layout, system: str | None) -> Shipped:
-        """Without what was worked out on the way."""
+        """Without cached data."""
         sets = {key: replace(gold) for key, gold in golds.sets.items()}
         return cls(request, Golds(replace(golds.gold), sets), label, layout, system)
 
@@ -115,7 +115,7 @@ class Shipped(msgspec.Struct, frozen=True):
         return len(pickle.dumps(self.golds, 5))
 
     def without_gold(self) -> Shipped:
-        # Which names of the whole gold set were returned is not known where only a part of it is.
+        # With a part of the gold set, it is unknown which names of the whole set were returned.
         return replace(self, golds=None, request=replace(self.request, returned=False))
 
     def golds_of(self, gold: Gold) -> Golds:
@@ -139,7 +139,7 @@ def judge_partition(
 
 
 def _packed(batches: Iterator[pa.RecordBatch], shipped: Shipped) -> Iterator[bytes]:
-    """An error is an answer as well: raised here, Spark would try it all again four times and bury it in a trace."""
+    """Return errors as results: if raised here, Spark would retry four times and bury them in a trace."""
     try:
         for part in _parts(batches, shipped):
             yield pack(part)
@@ -168,7 +168,7 @@ def _parts(batches: Iterator[pa.RecordBatch], shipped: Shipped) -> Iterator[Part
 
 
 def _of_lines(lines: list[str | None], kernel: Kernel, shipped: Shipped) -> Iterator[Part]:
-    """Lines of a run log, each of them a whole query."""
+    """Lines of a run log, each one a whole query."""
     records = [line.encode() for line in lines if line and not line.isspace()]
     if not records:
         return
@@ -180,7 +180,7 @@ def _of_lines(lines: list[str | None], kernel: Kernel, shipped: Shipped) -> Iter
 
 
 def _gathered(frames: Iterable[pl.DataFrame], label: str) -> Iterator[pl.DataFrame]:
-    """Frames of a good size, whatever the size of Spark's batches."""
+    """Frames of a suitable size, whatever the size of Spark's batches."""
     waiting: list[pl.DataFrame] = []
     height = 0
     for frame in frames:
@@ -218,7 +218,7 @@ def _unknown(hits: Hits, request: PassRequest) -> Part:
 
 
 def _placed(part: Part, rows: Ints) -> Part:
-    """The same, with the places that queries have in the whole gold set."""
+    """The same, with the positions of queries in the whole gold set."""
     tables = {
         view: replace(table, queries=rows[table.queries], query=rows[table.query])
         for view, table in part.tables.items()
@@ -228,7 +228,7 @@ def _placed(part: Part, rows: Ints) -> Part:
 
 
 _BY_VIEW = ("tables", "audits", "values", "votes")
-_STAYS = {"unknown", "odd_version", "places"}  # examples for messages, and places in files of the worker
+_STAYS = {"unknown", "odd_version", "places"}  # examples for messages, and positions in files of the worker
 
 
 def pack(part: Part) -> bytes:
@@ -248,7 +248,7 @@ def _columns(thing: Any) -> dict[str, Any]:
 
 
 def unpack(packed: bytes) -> Part:
-    """What a worker sent; numbers and texts only, so that nothing is run by reading it."""
+    """The result of a worker; only numbers and text, so that reading it runs no code."""
     said: dict[str, Any] = msgspec.msgpack.decode(packed, ext_hook=_from_bytes)
     if "error" in said:
         raise InputError(**said["error"])

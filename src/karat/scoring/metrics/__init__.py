@@ -1,1 +1,1 @@
-"""Metrics: a metric is a value that parses from and prints as text such as `recall@5`."""
+"""Metrics. A metric parses from and prints as text such as `recall@5`."""

@@ -1,4 +1,4 @@
-"""What a metric is and what it promises."""
+"""The base classes of metrics."""
 
 # No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ Cutoff = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_CUTOFF)]
 
 INFINITE = np.int64(2**62)
 _GRAMMAR = "karat.scoring.metrics.grammar"
-CUTOFFS = ("k", "budget")  # fields that are written after the @, and are no parameters
+CUTOFFS = ("k", "budget")  # fields that are written after the @ and are not parameters
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,17 +37,17 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     aliases: ClassVar[dict[str, str]] = {}  # other names → the text they stand for
     trec_eval: ClassVar[str | None] = None  # trec_eval's name, {k} for the cutoff
     cutoff: ClassVar[Literal["required", "optional", "none"]] = "none"
-    by_tokens: ClassVar[bool] = True  # may the cutoff be a budget of tokens; not where places themselves are counted
+    by_tokens: ClassVar[bool] = True  # whether the cutoff may be a token budget; not where ranks are counted
     needs: ClassVar[frozenset[str]] = frozenset()  # optional columns of hits, or "latency"
-    uses_hits: ClassVar[bool] = False  # looks at the hits themselves, not only at judged ones
+    uses_hits: ClassVar[bool] = False  # needs the hits themselves, not only the judged ones
     aggregate: ClassVar[float | None] = None  # None: the mean over queries; else this quantile
     counts_places: ClassVar[bool] = False  # its value is a number of places: at most k
     unit: ClassVar[str] = ""
-    # What its value means nothing without: hits and gold named alike, hits in the right order.
+    # What its value depends on: matching ids of hits and gold, and hits in the right order.
     rests_on: ClassVar[frozenset[Literal["ids", "order"]]] = frozenset({"order"})
-    is_share: ClassVar[bool] = True  # between 0 and 1 it is told in percent; a reciprocal rank is a share of nothing
-    by_text: ClassVar[str | None] = None  # the metric that asks the same of evidence texts instead of ids
-    version: ClassVar[int] = 1  # of the definition: raised whenever its numbers change
+    is_share: ClassVar[bool] = True  # between 0 and 1 it is shown in percent; a reciprocal rank is not a share
+    by_text: ClassVar[str | None] = None  # the same metric for evidence texts instead of ids
+    version: ClassVar[int] = 1  # of the definition: increased whenever its numbers change
 
     @staticmethod
     def parse(text: "str | Metric") -> "Metric":
@@ -62,74 +62,74 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     k: Cutoff | None = None
-    budget: Cutoff | None = None  # tokens, instead of k: the top of the list that fits into it
+    budget: Cutoff | None = None  # tokens, instead of k: the top of the list that fits into the budget
 
     @property
     def reads(self) -> frozenset[str]:
-        """Columns of hits that this metric looks at."""
+        """Columns of hits that this metric reads."""
         return self.needs if self.budget is None else self.needs | {"text", "tokens"}
 
     @property
     def needs_hits(self) -> bool:
-        """Whether it looks at the hits themselves; all other metrics are functions of the judged table."""
+        """Whether it needs the hits themselves; all other metrics are functions of the judged table."""
         return bool(self.uses_hits or self.reads or self.budget)
 
     @property
     def by_grade(self) -> bool:
-        """Whether it names a grade, so that its values move when all grades of a query are put on another scale."""
+        """Whether it names a grade, so that its values change when all grades of a query are put on another scale."""
         return False
 
     @property
     def counts_empty_places(self) -> bool:
-        """Whether it describes lists and lets their empty places count, so that short lists are to be told."""
+        """Whether it describes lists and counts their empty places, so that short lists must be reported."""
         return False
 
     def unit_by(self, rules: Rules) -> str:
-        """The unit of its values under the rules that they were measured by."""
+        """The unit of its values under the rules of the evaluation."""
         return self.unit
 
     def told_in(self, rules: Rules) -> str:
-        """The unit in which its values and differences are told: pp (percentage points) for shares."""
+        """The unit in which its values and differences are shown: pp (percentage points) for shares."""
         return "pp" if self.is_share and self.range == (0.0, 1.0) else self.unit_by(rules)
 
     def score(self, judged: Judged) -> Floats:
-        """One value a query, NaN where undefined."""
+        """One value per query, NaN where undefined."""
         raise NotImplementedError
 
     def ceiling(self, judged: Judged) -> Floats:
-        """What a perfect ranking of the gold would score, NaN where that says nothing."""
+        """What a perfect ranking of the gold would score, NaN where that is meaningless."""
         return np.full(judged.n, np.nan)
 
     def floor(self, judged: Judged, corpus_size: int) -> Floats:
-        """What a random ranking of the corpus scores on average, NaN where not known in closed form."""
+        """What a random ranking of the corpus scores on average, NaN where there is no closed form."""
         return np.full(judged.n, np.nan)
 
     def lacks(self, judged: Judged) -> str | None:
-        """What this metric needs and these queries of the run do not have; None where nothing is lacking."""
+        """What this metric needs and these queries of the run do not have; None where nothing is missing."""
         if self.budget is None or judged.hits is None:
             return None
         columns = (judged.hits.columns.get(name, []) for name in ("tokens", "text"))
         said = any(value is not None for column in columns for value in column)
-        return None if said else "the hits have no tokens and no text"
+        return None if said else "the hits have neither tokens nor text"
 
     def votes(self, judged: Judged) -> Floats | None:
-        """How much each query counts in the mean; None: all the same."""
+        """The weight of each query in the mean; None: all equal."""
         return None
 
     def influence(self, lists: OpenLists) -> Floats | None:
-        """How far a label of each open item may move `second − first`; of those of one query the lowest decide first.
+        """How much a label of each open item may change `second − first`; within a query the lowest are used first.
 
-        None: nothing is known of what unjudged hits could do to this metric. Not asked under a budget of tokens.
+        None: the effect of unjudged hits on this metric is unknown. Not called with a token budget.
         """
         return None
 
     def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
-        """The lowest `second − first` that is possible while the open items have no label: exactly, for one joint
-        assignment of grades. `labels`: at most so many items of each query are other than irrelevant."""
+        """The exact lowest `second − first` that is possible while the open items have no label, for one joint
+        assignment of grades. `labels`: the most items of each query that are not irrelevant."""
         raise NotImplementedError
 
     def limit(self, judged: Judged) -> Ints:
-        """The cutoff of each query: the name's, else the query's own or the configured one."""
+        """The cutoff of each query: that of the name, else the query's own or the configured one."""
         if self.budget is not None:
             return judged.fitting(self.budget)[0]
         if self.k is not None:
@@ -137,7 +137,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
         return judged.k if self.cutoff == "required" else np.full(judged.n, INFINITE)
 
     def parameters(self) -> dict[str, object]:
-        """Parameters that differ from their defaults, in the order in which they are declared."""
+        """Parameters that differ from their defaults, in the order of declaration."""
         fields = zip(self.__struct_fields__, self.__struct_defaults__, strict=True)
         given = {name: getattr(self, name) for name, default in fields if getattr(self, name) != default}
         return {name: value for name, value in given.items() if name not in CUTOFFS}
@@ -147,16 +147,16 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Relevance(Metric, frozen=True, kw_only=True):
-    """A metric of what was found: 0 for a query that the run lacks; without relevant gold undefined, or 0 as asked."""
+    """A metric of what was found: 0 for a query that the run lacks; undefined (or 0) without relevant gold."""
 
     rests_on = frozenset({"ids", "order"})
 
     rel: Level | None = None  # lowest grade that counts as relevant; default: any above 0
-    level: Literal["chunk", "doc"] = "chunk"  # doc: any chunk of a relevant chunk's document will do
+    level: Literal["chunk", "doc"] = "chunk"  # doc: any chunk of a relevant chunk's document counts
 
     @property
     def by_document(self) -> Self:
-        """The same metric, asking for the right documents instead of the right chunks."""
+        """The same metric for documents instead of chunks."""
         return msgspec.structs.replace(self, level="doc")
 
     @property
@@ -170,18 +170,18 @@ class Relevance(Metric, frozen=True, kw_only=True):
         return np.where(relevant > 0, values, judged.without_gold)
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
-        """One value a query; whatever it gives for a query without relevant gold is not looked at."""
+        """One value per query; values of queries without relevant gold are ignored."""
         raise NotImplementedError
 
     def ceiling(self, judged: Judged) -> Floats:
         ceiling = self.score(judged.perfect)
         if judged.gold.located is None:
             return ceiling
-        # Where one hit may find several items, a ranking of the items one by one is not the best there is.
+        # Where one hit may match several items, ranking the items one by one is not optimal.
         return np.where(judged.gold.located.several[judged.queries] & (ceiling < 1), np.nan, ceiling)
 
     def relevant_hits(self, judged: Judged) -> Ints:
-        """How many items of the corpus are relevant: one per gold item, or all chunks that it stands for."""
+        """How many items of the corpus are relevant: one per gold item, or all chunks of it."""
         gold, located = judged.gold, judged.gold.located
         if gold.in_corpus is None:
             return judged.relevant(self.rel)
@@ -205,8 +205,8 @@ class Relevance(Metric, frozen=True, kw_only=True):
         return share(judged.per_query(query[items], chances), judged.relevant(self.rel))
 
     def found(self, judged: Judged, limit: Ints, *, every_chunk: bool = False) -> Bools:
-        """Which judged hits are relevant, inside the cutoff and not a repeat of a document: a row for each item found,
-        or with `every_chunk` one for each hit."""
+        """Which judged hits are relevant, inside the cutoff and not a repeat of a document: one row per item found,
+        or with `every_chunk` one per hit."""
         hit = relevance(judged.hit_grade, self.rel) & (judged.hit_rank <= limit[judged.hit_query])
         return judged.once_a_hit(hit) if every_chunk else hit & judged.hit_new
 
@@ -218,24 +218,24 @@ class Relevance(Metric, frozen=True, kw_only=True):
 
 
 def share(part: Floats, whole: Floats | Ints) -> Floats:
-    """NaN where the whole is 0."""
+    """The ratio; NaN where the whole is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(whole > 0, part / whole, np.nan)
 
 
 def unknown_stage(stage: str | None, stages: Iterable[str]) -> str | None:
-    """What to say of a stage that no query of a run has."""
+    """The message for a stage that no query of a run has."""
     known = sorted(stages)
     return None if stage is None or stage in known else f"no such stage; {did_you_mean(stage, known)}"
 
 
 def chance(wanted: Ints, draws: Ints, corpus_size: int) -> Floats:
-    """1 − C(N−G, k) / C(N, k): that k draws without replacement bring at least one of G wanted things out of N.
+    """1 − C(N−G, k) / C(N, k): the chance that k draws without replacement include one of G items out of N.
 
     >>> chance(np.array([0, 1, 2]), np.array([5, 5, 9]), 10).tolist()
     [0.0, 0.5, 1.0]
     """
-    # The same ratio as a product over the wanted things, which are few, and not over k, which may be large.
+    # The same ratio as a product over the G items, which are few, instead of over k, which may be large.
     none = np.ones(len(wanted))
     for i in range(int(wanted.max(initial=0))):
         missed = np.maximum(corpus_size - draws - i, 0) / max(corpus_size - i, 1)
@@ -244,7 +244,7 @@ def chance(wanted: Ints, draws: Ints, corpus_size: int) -> Floats:
 
 
 def mean_chance(wanted: Ints, most: Ints, corpus_size: int) -> Floats:
-    """The mean of `chance` over 1, 2, … `most` draws; what is drawn past the corpus brings nothing new.
+    """The mean of `chance` over 1, 2, … `most` draws; draws beyond the corpus add nothing.
 
     >>> mean_chance(np.array([1, 1, 9]), np.array([3, 20, 2]), 10).round(6).tolist()
     [0.2, 0.775, 0.95]
@@ -255,7 +255,7 @@ def mean_chance(wanted: Ints, most: Ints, corpus_size: int) -> Floats:
     return np.where(wanted > 0, 1 - missed / most, 0.0)
 
 
-@lru_cache(1000)  # the name of a metric is asked for again and again
+@lru_cache(1000)  # the name of a metric is needed repeatedly
 def _text(metric: Metric) -> str:
     given = ",".join(f"{name}={_plain(value)}" for name, value in metric.parameters().items())
     text = f"{metric.name}({given})" if given else metric.name
@@ -267,6 +267,6 @@ def _text(metric: Metric) -> str:
 
 
 def _plain(value: object) -> str:
-    """A number in as few digits as tell it from every other; 2.0 as 2."""
+    """A number in as few digits as identify it; 2.0 as 2."""
     text = repr(value) if isinstance(value, float) else str(value)
     return text.removesuffix(".0")

@@ -1,4 +1,4 @@
-"""The further down, the less it counts: nDCG, reciprocal rank and rank-biased precision."""
+"""Metrics with a rank discount: nDCG, reciprocal rank and rank-biased precision."""
 
 # No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
 from typing import Annotated, Literal
@@ -17,11 +17,11 @@ _LARGEST = 500.0
 class NDCG(Relevance, frozen=True, kw_only=True):
     """Discounted gain of the top k divided by that of the ideal ranking of the whole gold set.
 
-    The gain of grade g is 2^g − 1, or g with gain=linear (trec_eval's choice); for binary gold both are equal.
-    The discount is 1 / log2(rank + 1). The ideal comes from the gold, never from what was retrieved: tools
-    that sort the retrieved list give a perfect score to a run that found one item of ten. Under a budget of
-    tokens (`ndcg@2000tok`) the ideal is not cut: which items would fit, the gold does not say. A hit that holds
-    several passages gains all of them; more than 1 is never given.
+    The gain of grade g is 2^g − 1, or g with gain=linear (as in trec_eval); for binary gold both are equal.
+    The discount is 1 / log2(rank + 1). The ideal comes from the gold, never from the retrieved list: tools
+    that sort the retrieved list give a perfect score to a run that found one item of ten. With a token
+    budget (`ndcg@2000tok`) the ideal is not cut, since the gold does not say which items would fit. A hit that
+    holds several passages gains all of them; the score is at most 1.
 
     >>> import karat
     >>> result = karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["ndcg@5"])
@@ -57,13 +57,13 @@ class NDCG(Relevance, frozen=True, kw_only=True):
         return np.asarray(second - first)
 
     def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
-        """Both lists are divided by the same ideal, which open items change as well."""
+        """Both lists are divided by the same ideal, which open items also change."""
         from karat.statistics.gain_ratio import OpenGains, largest_ratio
 
         limit = self.limit(lists.second)
         gains = self._gains(lists.levels)
         known = [self._known(judged, limit, lists.levels, gains) for judged in (lists.first, lists.second)]
-        most = limit if labels is None else np.minimum(limit, labels)  # more than the limit change nothing
+        most = limit if labels is None else np.minimum(limit, labels)  # more than the limit changes nothing
         item, place = lists.place(influence)
         kept = place < most[lists.query[item]]
         item, place = item[kept], place[kept]
@@ -82,7 +82,7 @@ class NDCG(Relevance, frozen=True, kw_only=True):
         return np.where(lists.second.relevant(self.rel) > 0, -found, np.nan)
 
     def _gains(self, levels: Floats) -> Floats:
-        """Of each level, scaled down where grades are too large; the ratio is the same."""
+        """The gain of each level, scaled down where grades are too large; the ratio is the same."""
         down = max(float(levels[-1]) - _LARGEST, 0.0)
         gains = levels if self.gain == "linear" else np.exp2(levels - down) - np.exp2(-down)
         return np.where(relevance(levels, self.rel), gains, 0.0)
@@ -112,7 +112,7 @@ class NDCG(Relevance, frozen=True, kw_only=True):
 
 
 def _exponential(grade: Floats, judged: Judged, query: Ints) -> Floats:
-    """2^grade − 1. Grades too large for that are scaled down for the whole query, which leaves the ratio as it is."""
+    """2^grade − 1. Grades too large for that are scaled down for the whole query, which keeps the ratio."""
     if judged.gold_grade.max(initial=0) <= _LARGEST:
         return np.exp2(grade) - 1
     highest = np.zeros(judged.n)
@@ -130,9 +130,9 @@ def first_rank(metric: Relevance, judged: Judged) -> Ints:
 
 
 class ReciprocalRank(Relevance, frozen=True, kw_only=True):
-    """1 / rank of the first relevant item, 0 where there is none (in the top k, if k is given).
+    """1 / rank of the first relevant item, or 0 if there is none (in the top k, if k is given).
 
-    Without a cutoff it looks as deep as the run goes.
+    Without a cutoff the whole list counts.
 
     >>> import karat
     >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["mrr", "mrr@1"]).means
@@ -166,9 +166,9 @@ class ReciprocalRank(Relevance, frozen=True, kw_only=True):
 
 
 class TargetRank(Relevance, frozen=True, kw_only=True):
-    """Rank of the first relevant item; undefined where it was not found.
+    """Rank of the first relevant item; undefined if it was not found.
 
-    Meant for sets with a single target. The mean is over the queries that found it: read it beside hit@k.
+    For sets with a single target. The mean only covers the queries that found it: read it together with hit@k.
 
     >>> import karat
     >>> result = karat.evaluate({"a": ["x", "t"], "b": ["x"]}, {"a": ["t"], "b": ["t"]}, ["target_rank"])
@@ -197,10 +197,10 @@ def rbp_weight(p: float, rank: Ints) -> Floats:
 class RBP(Relevance, frozen=True, kw_only=True):
     """(1 − p) · Σ p^(rank − 1) over the relevant hits.
 
-    Needs no count of the relevant items, so gaps in the gold do not inflate it; how much the unjudged hits
-    could add is `rbp_residual`. Never reaches 1 for a finite gold set. Graded: with `top=3` a hit of grade g gains
-    g / 3 of its place, and one of grade 3 or more all of it (Moffat and Zobel 2008). `top` is the best grade of your
-    scale; it is not taken from the gold, where a query might have no item of that grade.
+    Does not depend on the number of relevant items, so gaps in the gold do not inflate it; `rbp_residual` is what
+    unjudged hits could add. Never reaches 1 for a finite gold set. Graded: with `top=3` a hit of grade g gains
+    g / 3 of its place, and one of grade 3 or more the full place (Moffat and Zobel 2008). `top` is the best grade of
+    your scale; it is not taken from the gold, where a query might have no item of that grade.
 
     >>> import karat
     >>> asked = ["rbp(p=0.5)", "rbp(p=0.5,top=2)"]
@@ -213,7 +213,7 @@ class RBP(Relevance, frozen=True, kw_only=True):
     trec_eval = "rbp (p=0.9, binary gold)"
 
     p: Persistence = 0.8
-    top: Level | None = None  # the grade that gains all of its place; default: every relevant hit does
+    top: Level | None = None  # the grade that gains the full place; default: every relevant hit does
 
     @property
     def by_grade(self) -> bool:
@@ -222,7 +222,7 @@ class RBP(Relevance, frozen=True, kw_only=True):
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         found = judged.once_a_hit(self.found(judged, self.limit(judged)))
         weight = rbp_weight(self.p, judged.hit_rank[found]) * self._gain(judged.hit_grade[found])
-        return np.minimum(judged.per_query(judged.hit_query[found], weight), 1.0)  # sums may round to a hair above
+        return np.minimum(judged.per_query(judged.hit_query[found], weight), 1.0)  # sums may round to slightly above 1
 
     def influence(self, lists: OpenLists) -> Floats | None:
         limit = self.limit(lists.second)[lists.query]
@@ -235,7 +235,7 @@ class RBP(Relevance, frozen=True, kw_only=True):
         return np.ones(len(grades)) if self.top is None else np.minimum(grades / self.top, 1.0)
 
     def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
-        """Every place adds its weight; what would come after the end of a list nobody has seen, and no label tells."""
+        """Every place adds its weight; hits beyond the end of a list are unknown, and no label can cover them."""
         unseen = np.zeros(lists.first.n)
         if self.k is None and labels is None:
             unseen = np.where(lists.first.present, np.power(np.float64(self.p), lists.first.depth), 0.0)
@@ -243,7 +243,7 @@ class RBP(Relevance, frozen=True, kw_only=True):
 
 
 class RBPResidual(Relevance, frozen=True, kw_only=True):
-    """What RBP could still gain: the weight of all places that hold no judged hit, those past the end included.
+    """What RBP could still gain: the weight of all places without a judged hit, including those past the end.
 
     >>> import karat
     >>> result = karat.evaluate({"q": ["a", "?"]}, {"q": ["a"]}, ["rbp_residual(p=0.5)"])

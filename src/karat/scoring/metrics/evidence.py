@@ -1,4 +1,4 @@
-"""Was the evidence found, by its text and not by an id; and does the answer appear."""
+"""Whether evidence was found, by text instead of id, and whether the answer appears."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from karat.matching.cover import Cover, Rule, TooLong, cover, normalise
 from karat.scoring.judged import Judged
 from karat.scoring.metrics.base import INFINITE, Metric
 
-LOOKED = "evidence_covered"  # what analyses ask for as a fact of each query: what `Covering.looked` tells
+LOOKED = "evidence_covered"  # a fact of each query that analyses request: see `Covering.looked`
 
 
 def _copy(judged: Judged) -> Judged:
-    """What is kept on these queries must not lead back to them: without the garbage collector, which is off while a
-    run is read, slice after slice would stay in memory."""
+    """A copy, so that cached objects do not refer back to the queries: garbage collection is off while a run is read,
+    so cycles would keep every slice in memory."""
     return replace(judged)
 
 
 class HitTexts:
-    """The texts of the hits of some queries, each made ready for matching once."""
+    """The texts of the hits of some queries, each prepared for matching once."""
 
     def __init__(self, judged: Judged) -> None:
         self._judged = judged = _copy(judged)
@@ -55,7 +55,7 @@ class HitTexts:
         return np.fromiter((t is not None for t in self._texts or [None] * hits), np.bool_, hits)
 
     def known(self, limit: Ints) -> Bools:
-        """Queries of which something can be said: one hit in the top has a text, or there is no hit at all."""
+        """Queries that can be scored: a hit in the top has a text, or there is no hit at all."""
         judged = self._judged
         if judged.hits is None:
             return np.ones(judged.n, np.bool_)
@@ -65,32 +65,32 @@ class HitTexts:
 
     @property
     def lacks(self) -> str | None:
-        return None if self.there.any() else "the hits have no text; give the corpus, or log it"
+        return None if self.there.any() else "the hits have no text; add --corpus, or log the text"
 
 
 class CoveredEvidence(msgspec.Struct, frozen=True):
     """A hit that covers an evidence, and why."""
 
     query_id: str
-    evidence: int  # place among the query's evidences, from 0
+    evidence: int  # position among the query's evidences, from 0
     rank: int
     chunk_id: str
     rule: Rule
-    ratio: float | None = None  # difflib's, where it was asked
+    ratio: float | None = None  # difflib's, where it was computed
 
 
 class Looked(NamedTuple):
-    """What was seen of one query."""
+    """What was found for one query."""
 
     covered: list[CoveredEvidence]
-    hits: int = 0  # looked at
+    hits: int = 0  # number checked
     without_text: int = 0
-    too_long: int = 0  # pairs of texts that were not compared letter by letter
+    too_long: int = 0  # pairs of texts that were too long to compare letter by letter
     longest: int = 0  # characters of the longest text
 
 
 class Coverings(msgspec.Struct, frozen=True, dict=True):
-    """What covers what in the top of each query, in columns: one entry for each evidence and hit that covers it."""
+    """What covers what in the top of each query, in columns: one entry per pair of evidence and covering hit."""
 
     evidences: Ints  # how many each query has
     query: Ints
@@ -123,7 +123,7 @@ class _Pair(NamedTuple):
 
 
 class Covering:
-    """Which hits of some queries cover which of their evidences. A question about more hits looks at those only."""
+    """Which hits of some queries cover which of their evidences. Asking for more hits checks only the new ones."""
 
     def __init__(self, judged: Judged, threshold: float) -> None:
         self._judged, self._threshold, self._texts = _copy(judged), threshold, HitTexts.of(judged)
@@ -141,7 +141,7 @@ class Covering:
 
     @classmethod
     def of(cls, judged: Judged, threshold: float | None = None) -> Covering:
-        """The one for these queries, by their own threshold where no other is asked for."""
+        """The instance for these queries, with their own threshold unless another is given."""
         asked = judged.fuzzy_threshold if threshold is None else threshold
         known: dict[float, Covering] = judged.__dict__.setdefault("_covering", {})
         if asked not in known:
@@ -181,7 +181,7 @@ class Covering:
                 yield _Pair(query, rank, at, row, found)
 
     def looked(self) -> list[Looked]:
-        """All that was seen so far, query by query, best hits first."""
+        """Everything found so far, query by query, best hits first."""
         judged, count = self._judged, self._judged.n
         if judged.hits is None:
             return []
@@ -220,17 +220,17 @@ class EvidenceMetric(Metric, frozen=True, kw_only=True):
         return np.where((found.evidences > 0) & HitTexts.of(judged).known(limit), values, np.nan)
 
     def compute(self, found: Coverings, limit: Ints) -> Floats:
-        """One value a query; whatever it gives for a query without evidence is not looked at."""
+        """One value per query; values of queries without evidence are ignored."""
         raise NotImplementedError
 
 
 class Coverage(EvidenceMetric, frozen=True, kw_only=True):
     """Share of a query's evidences that some chunk in the top k covers, averaged over queries.
 
-    A chunk covers an evidence when one contains the other, or when they are alike: `difflib`'s ratio reaches the
+    A chunk covers an evidence when one contains the other, or when `difflib`'s ratio of the two reaches the
     threshold (0.7, or `--fuzzy-threshold`). Both are lower-cased and white space is collapsed. Evidences that are equal
-    then count once. Undefined for a query without evidence or without an answer, and where no hit in the top k has a
-    text.
+    after that count once. Undefined for a query without evidence or without an answer, and where no hit in the top k
+    has a text.
 
     >>> import karat
     >>> run = [{"query_id": "q", "topk": [{"chunk_id": "a", "text": "Refunds take\\nfive days."}]}]
@@ -250,7 +250,7 @@ class Coverage(EvidenceMetric, frozen=True, kw_only=True):
 class EvidenceRecall(Coverage, frozen=True, kw_only=True):
     """Share of all evidences of all queries that some chunk in the top k of their query covers (micro).
 
-    Every evidence counts once, so a query with many counts for more; `coverage` counts every query once.
+    Every evidence counts once, so queries with many evidences weigh more; in `coverage` every query counts once.
 
     >>> import karat
     >>> run = {"q": [], "r": [{"chunk_id": "a", "text": "cards ship in two weeks"}]}
@@ -289,7 +289,7 @@ class FullCoverage(EvidenceMetric, frozen=True, kw_only=True):
 class EvidenceHit(EvidenceMetric, frozen=True, kw_only=True):
     """1 when at least one chunk in the top k covers an evidence, else 0.
 
-    `hit@10` goes by ids, and so do its other names `hit_rate@10` and `HitRate@10`.
+    `hit@10` compares ids, and so do its other names `hit_rate@10` and `HitRate@10`.
 
     >>> import karat
     >>> hits = [{"chunk_id": "a", "text": "nothing of use"}, {"chunk_id": "b", "text": "refunds take five days"}]
@@ -309,7 +309,7 @@ class EvidenceHit(EvidenceMetric, frozen=True, kw_only=True):
 class EvidencePrecision(EvidenceMetric, frozen=True, kw_only=True):
     """Share of the top k that covers an evidence.
 
-    Always divides by k. Every chunk that covers an evidence counts, also one that covers what was covered before.
+    Always divides by k. Every chunk that covers an evidence counts, even if the evidence was covered before.
 
     >>> import karat
     >>> hits = [{"chunk_id": "a", "text": "refunds take five days"}, {"chunk_id": "b", "text": "in five days"}]
@@ -327,7 +327,7 @@ class EvidencePrecision(EvidenceMetric, frozen=True, kw_only=True):
 
 
 class EvidenceReciprocalRank(EvidenceMetric, frozen=True, kw_only=True):
-    """1 / rank of the first chunk that covers an evidence, 0 where there is none (in the top k, if k is given).
+    """1 / rank of the first chunk that covers an evidence, or 0 if there is none (in the top k, if k is given).
 
     >>> import karat
     >>> hits = [{"chunk_id": "a", "text": "nothing of use"}, {"chunk_id": "b", "text": "refunds take five days"}]
@@ -350,8 +350,8 @@ class EvidenceReciprocalRank(EvidenceMetric, frozen=True, kw_only=True):
 class EvidenceAveragePrecision(EvidenceMetric, frozen=True, kw_only=True):
     """Sum of the precision at the rank at which each evidence is first covered, divided by all evidences.
 
-    For the precision a chunk is relevant when it covers an evidence that no chunk above it covers: repeats gain
-    nothing. A chunk that covers several evidences at once is one relevant chunk, and brings all of them.
+    For the precision, a chunk is relevant when it covers an evidence that no chunk above it covers: repeats add
+    nothing. A chunk that covers several evidences is one relevant chunk, and counts for all of them.
 
     >>> import karat
     >>> texts = ["refunds take five days", "nothing of use", "refunds take five days.", "cards ship in two weeks"]
@@ -375,10 +375,10 @@ class EvidenceAveragePrecision(EvidenceMetric, frozen=True, kw_only=True):
 
 
 class AnswerContainment(Metric, frozen=True, kw_only=True):
-    """1 when the answer stands in the text of one of the top k hits, else 0.
+    """1 when the text of one of the top k hits contains the answer, else 0.
 
-    The answer is the query's `answer_span`, else its `answer`, word for word apart from case and white space: a
-    long `answer` will hardly stand in any text, a span of a few words says more. 0 for a query that the run lacks;
+    The answer is the query's `answer_span`, else its `answer`, word for word apart from case and white space. A
+    long `answer` rarely occurs literally; a span of a few words works better. 0 for a query that the run lacks;
     undefined without either, for a query without an answer, and where no hit in the top k has a text.
 
     >>> import karat
@@ -412,7 +412,7 @@ class AnswerContainment(Metric, frozen=True, kw_only=True):
 
 
 def _answers(judged: Judged) -> list[str]:
-    """What must appear for each query; "" where nothing says it."""
+    """The text that must appear for each query; "" where there is none."""
     gold = judged.gold
     columns = [gold.fields[name] for name in ("answer_span", "answer") if name in gold.fields]
     said = ((normalise(column[row] or "") for column in columns) for row in judged.queries.tolist())

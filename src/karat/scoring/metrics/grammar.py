@@ -1,4 +1,4 @@
-"""Text ↔ metric: `recall@5`, `ndcg(gain=linear)@10`, `recall@2000tok`, and the names other tools use."""
+"""Parses metric names: `recall@5`, `ndcg(gain=linear)@10`, `recall@2000tok`, and the names in other tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FORM = re.compile(
     r"\s*(?P<name>[\w.-]+?)\s*(?:\((?P<given>[^()]*)\))?\s*(?:@\s*(?P<k>k|\d+(?:\s*tok(?:ens?)?)?))?\s*", re.I
 )
 _COMMA = re.compile(r",(?![^(]*\))")  # not between parentheses
-# What ragas measures with a model → what comes near it.
+# Metrics of ragas that need a model → the nearest metric of Karat.
 _NEAREST = {
     "contextrecall": "evidence_recall@5 (texts) or recall@5 (ids)",
     "llmcontextrecall": "evidence_recall@5 (texts) or recall@5 (ids)",
@@ -66,7 +66,7 @@ def _parsed(text: str) -> Metric:
         raise ConfigError(
             f"cannot read the metric {shorten(text)!r}",
             code="bad-metric",
-            hint="write it like recall@5, ndcg(gain=linear)@10, recall@2000tok or map",
+            hint="examples: recall@5, ndcg(gain=linear)@10, recall@2000tok, map",
         )
     name, k = _resolve(form["name"], form["k"])
     base = _FORM.fullmatch(name)
@@ -80,7 +80,7 @@ def _parsed(text: str) -> Metric:
 
 
 def _refuse_of_answers(name: str) -> None:
-    """Names that ragas has: the nearest metric, or that Karat does not measure answers."""
+    """Raise for metrics of ragas: name the nearest metric, or say that Karat does not measure answers."""
     plain = re.sub(r"[^a-z]", "", name.lower())
     near = _NEAREST.get(plain)
     if near is not None:
@@ -91,12 +91,12 @@ def _refuse_of_answers(name: str) -> None:
         raise ConfigError(
             f"{name} measures answers; Karat measures retrieval only",
             code="metric-of-another-tool",
-            hint="`karat metrics` lists what can be measured; docs/comparability.md says what other tools are for",
+            hint="`karat metrics` lists all metrics; docs/comparability.md describes other tools",
         )
 
 
 def parse_metrics(texts: Iterable[str | Metric]) -> list[Metric]:
-    """Metrics in the order asked for, each once. A text may name several: `recall@5, mrr`.
+    """Metrics in the requested order, each once. A text may name several: `recall@5, mrr`.
 
     >>> [str(metric) for metric in parse_metrics("recall@5, rbp(p=0.5), mrr")]
     ['recall@5', 'rbp(p=0.5)', 'mrr']
@@ -105,13 +105,13 @@ def parse_metrics(texts: Iterable[str | Metric]) -> list[Metric]:
 
 
 def split_names(texts: Iterable[str | Metric]) -> list[str | Metric]:
-    """One entry per metric: a text may name several, and may stand alone."""
+    """One entry per metric: a text may name several."""
     asked = [texts] if isinstance(texts, (str, Metric)) else texts
     return [name for text in asked for name in (_COMMA.split(text) if isinstance(text, str) else [text])]
 
 
 def all_metrics() -> dict[str, type[Metric]]:
-    """Every metric there is by name, built in or brought by a plug-in."""
+    """Every metric by name, built in or from a plug-in."""
     return dict(sorted(REGISTRY.everything().items()))
 
 
@@ -167,7 +167,7 @@ def _build(found: type[Metric], given: dict[str, str], k: str | None, text: str)
     if k is not None and "tok" in k.lower():
         if not found.by_tokens:
             raise ConfigError(
-                f"{found.name} counts places, not tokens (in {text!r})",
+                f"{found.name} counts ranks, not tokens (in {text!r})",
                 code="bad-metric",
                 hint=f"write {found.name}@10",
             )
@@ -176,7 +176,7 @@ def _build(found: type[Metric], given: dict[str, str], k: str | None, text: str)
         values["k"] = k
     elif k is not None and found.cutoff == "optional":
         raise ConfigError(
-            f"{found.name} has no default cutoff that the letter k could stand for (in {text!r})",
+            f"{found.name} has no default cutoff for k (in {text!r})",
             code="bad-metric",
             hint=f"write {found.name}@10 for a cutoff, {found.name} for the whole list",
         )
@@ -185,7 +185,7 @@ def _build(found: type[Metric], given: dict[str, str], k: str | None, text: str)
     if not values:
         return found()
     if values == {"k": k} and k is not None and 0 < int(k) <= LARGEST_CUTOFF:
-        return found(k=int(k))  # what nearly all are; msgspec would study the types of the class first
+        return found(k=int(k))  # the usual case; msgspec would inspect the types of the class first
     try:
         return msgspec.convert(values, found, strict=False)
     except msgspec.ValidationError as error:
@@ -193,15 +193,15 @@ def _build(found: type[Metric], given: dict[str, str], k: str | None, text: str)
 
 
 def _refused(found: type[Metric], values: dict[str, object], text: str, error: msgspec.ValidationError) -> ConfigError:
-    """What is wrong with a parameter in words of the metric, not of the library that noticed it."""
+    """What is wrong with a parameter, in terms of the metric."""
     problem = refusal(error, text, None, values)
     name = problem.field or ""
     kinds = {f.name: f.type for f in msgspec.structs.fields(found)}
     choices = [str(choice) for choice in get_args(kinds.get(name)) if get_origin(kinds[name]) is Literal]
     return ConfigError(
-        f"bad {_CUTOFF_NAMES.get(name, f'parameter {name}')} in the metric {text!r}",
+        f"invalid {_CUTOFF_NAMES.get(name, f'parameter {name}')} in the metric {text!r}",
         code="bad-metric",
-        expected=" or ".join(choices) or (problem.expected or "a usable value").removesuffix(" or null"),
+        expected=" or ".join(choices) or (problem.expected or "a valid value").removesuffix(" or null"),
         got=values.get(name),
         hint=did_you_mean(str(values.get(name)), choices) if choices else None,
     )

@@ -1,4 +1,4 @@
-"""Does the system keep silent where there is nothing to find, and only there."""
+"""Metrics for queries without an answer: does the system return nothing for them, and only for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from karat.data.ids import Bools, Floats, Ints
 from karat.scoring.judged import Judged
 from karat.scoring.metrics.base import Metric, Relevance
 
-Threshold = Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)]  # no NaN, nothing infinite
+Threshold = Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)]  # not NaN, not infinite
 
 
 def _relevant(judged: Judged, inside: Bools) -> tuple[Ints, Ints]:
@@ -23,7 +23,7 @@ def _relevant(judged: Judged, inside: Bools) -> tuple[Ints, Ints]:
 
 
 def _any_shown(judged: Judged, query: Ints, rows: Ints, min_score: float | None) -> Bools:
-    """Queries of which one of the given hits is not under the threshold."""
+    """Queries where one of the given hits reaches the threshold."""
     scores = None if judged.hits is None else judged.hits.score
     if min_score is not None and scores is not None:
         query = query[~(scores[rows] < min_score)]
@@ -31,10 +31,10 @@ def _any_shown(judged: Judged, query: Ints, rows: Ints, min_score: float | None)
 
 
 class TopScore(Metric, frozen=True, kw_only=True):
-    """The highest score among the hits (of the top k, if k is given); with `of=relevant` among the relevant ones.
+    """Highest score among the hits (of the top k, if k is given); with `of=relevant` among the relevant ones.
 
-    What a score threshold is compared with. It is the system's own number: it says nothing about how good the hits are,
-    and cannot be compared between systems. Undefined where there is no such hit, or none has a score.
+    Score thresholds are compared with it. It is the system's own number: it does not tell how good the hits are,
+    and cannot be compared between systems. Undefined without such a hit, or if none has a score.
 
     >>> import karat
     >>> result = karat.evaluate({"q": {"a": 7.5, "b": 4.0}}, {"q": ["b"]}, ["top_score", "top_score(of=relevant)@5"])
@@ -65,10 +65,10 @@ class TopScore(Metric, frozen=True, kw_only=True):
 
 
 class FalseEvidence(Metric, frozen=True, kw_only=True):
-    """1 when a query that has no answer gets a hit in the top k (with a score of at least `min_score`), else 0.
+    """1 when a query without an answer gets a hit in the top k (with a score of at least `min_score`), else 0.
 
-    Undefined for queries that have an answer. A query that the run lacks got no hit: 0. A hit without a score is under
-    no threshold, as with `--min-score`.
+    Undefined for queries with an answer. 0 for a query that the run lacks. Hits without a score pass every
+    threshold, as with `--min-score`.
 
     >>> import karat
     >>> run = {"a": {"x": 0.9}, "b": {"x": 0.3}, "c": {"x": 0.8}}
@@ -102,10 +102,10 @@ class FalseEvidence(Metric, frozen=True, kw_only=True):
 
 
 class Miss(Relevance, frozen=True, kw_only=True):
-    """1 when no relevant item stands in the top k (with a score of at least `min_score`), else 0.
+    """1 when there is no relevant item in the top k (with a score of at least `min_score`), else 0.
 
-    What a score threshold costs: 1 − hit@k without one. Undefined for queries that have no answer; a query that the run
-    lacks is a miss. A hit without a score is under no threshold, as with `--min-score`.
+    Shows what a score threshold costs: without one it is 1 − hit@k. Undefined for queries without an answer; 1 for a
+    query that the run lacks. Hits without a score pass every threshold, as with `--min-score`.
 
     >>> import karat
     >>> run, gold = {"a": {"x": 0.9}, "b": {"x": 0.3}}, {"a": ["x"], "b": ["x"]}
@@ -125,7 +125,7 @@ class Miss(Relevance, frozen=True, kw_only=True):
         return self.min_score is not None or self.budget is not None
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
-        # Every chunk of a document: a later one may be the one that reaches the threshold.
+        # All chunks of a document: a later one may reach the threshold.
         inside = self.found(judged, self.limit(judged), every_chunk=True)
         if judged.hits is None:
             shown = judged.per_query(judged.hit_query[inside]) > 0

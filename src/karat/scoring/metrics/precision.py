@@ -1,4 +1,4 @@
-"""How much of what was returned is worth returning."""
+"""How much of the returned list is relevant."""
 
 # No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
 from typing import Literal
@@ -12,7 +12,7 @@ from karat.scoring.unjudged import OpenLists
 
 
 def _without_documents(judged: Judged, ceiling: Floats) -> Floats:
-    """Any number of chunks of a document may count here, so gold that names documents sets no ceiling."""
+    """Any number of chunks of a document may count here, so gold that names documents has no ceiling."""
     return ceiling if judged.by_document is None else np.where(judged.by_document, np.nan, ceiling)
 
 
@@ -20,8 +20,8 @@ class Precision(Relevance, frozen=True, kw_only=True):
     """Share of the top k that is relevant.
 
     Divides by k, as trec_eval does: a list shorter than k does not score higher for being short. `by=returned`
-    divides by the hits returned where they are fewer than k; without any it is 0.
-    Under a budget of tokens (`precision@2000tok`) there is no k, and it divides by the hits that fit.
+    divides by the number of hits if that is less than k; without hits it is 0.
+    With a token budget (`precision@2000tok`) there is no k, and it divides by the hits that fit.
     Where gold names documents, every chunk of a relevant document counts.
 
     >>> import karat
@@ -70,7 +70,7 @@ class Precision(Relevance, frozen=True, kw_only=True):
 
 
 class F1(Relevance, frozen=True, kw_only=True):
-    """Harmonic mean of precision@k and recall@k of the query; 0 where both are 0.
+    """Harmonic mean of precision@k and recall@k of the query; 0 if both are 0.
 
     >>> import karat
     >>> karat.evaluate({"q": ["7", "3", "1", "9"]}, {"q": ["3", "9"]}, ["f1@2"]).means
@@ -92,7 +92,7 @@ class F1(Relevance, frozen=True, kw_only=True):
 
 
 class RPrecision(Relevance, frozen=True, kw_only=True):
-    """Share of the R relevant items that stand in the top R.
+    """Share of the R relevant items that are in the top R.
 
     >>> import karat
     >>> karat.evaluate({"q": ["7", "3", "1", "9"]}, {"q": ["3", "9"]}, ["rprecision"]).means
@@ -110,9 +110,9 @@ class RPrecision(Relevance, frozen=True, kw_only=True):
 class AveragePrecision(Relevance, frozen=True, kw_only=True):
     """Sum of the precision at the rank of each relevant item found, divided by all relevant items.
 
-    Divides by the number of relevant gold items also with a cutoff, as trec_eval's map_cut does; tools that
+    With a cutoff, it still divides by the number of relevant gold items, as trec_eval's map_cut does; tools that
     divide by min(k, relevant) or by the items found score higher. `by=found` divides by the hits found, as ragas
-    does: it rewards order only. One relevant hit at the top is enough for 1, and a second further down lowers it.
+    does. It only rewards order: one relevant hit at the top is enough for 1, and a second further down lowers it.
 
     >>> import karat
     >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["map", "map@2"]).means
@@ -130,7 +130,7 @@ class AveragePrecision(Relevance, frozen=True, kw_only=True):
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         found = self.found(judged, self.limit(judged))
         query, rank = judged.hit_query[found], judged.hit_rank[found]
-        hits = np.cumsum(judged.once_a_hit(found)[found])  # precision is of hits, however many items one holds
+        hits = np.cumsum(judged.once_a_hit(found)[found])  # precision counts hits, however many items one holds
         first = np.searchsorted(query, np.arange(judged.n))
         so_far = hits - np.concatenate([[0], hits])[first[query]]
         whole = relevant if self.by == "relevant" else np.maximum(judged.per_query(query), 1)
@@ -140,8 +140,8 @@ class AveragePrecision(Relevance, frozen=True, kw_only=True):
 class Bpref(Relevance, frozen=True, kw_only=True):
     """Mean over relevant items of 1 − (judged not relevant ranked above) / min(R, N).
 
-    R relevant and N judged not relevant items; at most R of the latter count. Unjudged hits are passed
-    over; a relevant item that was not found adds 0. As trec_eval computes it.
+    R is the number of relevant items, N that of items judged not relevant; at most R of the latter count. Unjudged
+    hits are ignored; a relevant item that was not found adds 0. As in trec_eval.
 
     >>> import karat
     >>> gold = {"q": {"a": 1, "b": 1, "n": 0, "m": 0}}

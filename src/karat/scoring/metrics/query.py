@@ -1,4 +1,4 @@
-"""What was made of the query: which source was asked, which entities were recognised."""
+"""Query understanding: which sources were asked, which entities were recognised."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from karat.scoring.metrics.base import Metric, share
 
 
 def sources_of(value: Any) -> frozenset[str] | None:
-    """The sources that a route or a gold set names: one, several or none; None where nothing is said."""
+    """The sources in a route or a gold set: one, several or none; None where not given."""
     if value is None:
         return None
     return frozenset(map(str, value)) if isinstance(value, list) else frozenset({str(value)})
 
 
 def expected_sources(gold: Gold, queries: Ints) -> list[frozenset[str] | None]:
-    """What each of these queries must ask; in a table `source` is a column like any other."""
+    """The sources that each query needs; in a table `source` is a normal column."""
     column = gold.fields.get("source") or gold.tags.get("source")
     return [None] * len(queries) if column is None else [sources_of(column[row]) for row in queries.tolist()]
 
 
 class RouteAccuracy(Metric, frozen=True, kw_only=True):
-    """1 where every source that the query needs was asked, else 0.
+    """1 if every source that the query needs was asked, else 0.
 
-    `route` in the run log against `source` in the gold set, each one name or a list of names; names are compared
-    letter by letter. Asking more sources than needed is right too, unless `match=exact`. Undefined where the gold set
-    or the log does not say it.
+    Compares `route` in the run log with `source` in the gold set, each one name or a list of names; names must match
+    exactly. Asking more sources than needed is right too, unless `match=exact`. Undefined where the gold set
+    or the log does not have it.
 
     >>> import karat
     >>> run = [{"query_id": "a", "topk": [], "route": ["faq", "web"]}, {"query_id": "b", "topk": [], "route": "web"}]
@@ -65,7 +65,7 @@ class RouteAccuracy(Metric, frozen=True, kw_only=True):
 
 
 def links_of(judged: Judged) -> list[Links | None]:
-    """The links of each query on both sides; None where the gold or the run does not speak of entities."""
+    """The links of each query on both sides; None where the gold or the run has no entities."""
     found: list[Links | None] | None = judged.__dict__.get("_links")
     if found is None:
         found = judged.__dict__["_links"] = [_links(judged, at) for at in range(judged.n)]
@@ -76,7 +76,7 @@ def _links(judged: Judged, at: int) -> Links | None:
     gold = judged.gold.fields.get("entities")
     wanted = None if gold is None else gold[int(judged.queries[at])]
     logged = None if judged.hits is None else judged.hits.fields.get("entities")
-    # A query that the run lacks has failed, and so linked nothing.
+    # A query that the run lacks has failed, so it linked nothing.
     said = (None if logged is None else logged[at]) if judged.present[at] else []
     return None if wanted is None or said is None else link(wanted, said)
 
@@ -86,9 +86,9 @@ class EntityF1(Metric, frozen=True, kw_only=True):
 
     A link is right when gold and run name the same entity at the same place: `start` and `end` where every link of
     both sides has them, else the `mention`, else the entity alone. Repeats count once. `NIL` (or null: a mention that
-    the knowledge base does not have) is kept apart: `of=nil` counts those and nothing else. `average=micro` counts
-    every link once instead of every query. Undefined where gold or run say nothing of entities, and where neither
-    has one.
+    is not in the knowledge base) is separate: `of=nil` counts only those. `average=micro` counts
+    every link once instead of every query. Undefined where gold or run has no `entities`, and where both are
+    empty.
 
     >>> import karat
     >>> run = [{"query_id": "q", "topk": ["a"], "entities": ["visa", "paypal", "NIL"]}]
@@ -119,7 +119,7 @@ class EntityF1(Metric, frozen=True, kw_only=True):
         return self._counts(judged)[1] if self.average == "micro" else None
 
     def _counts(self, judged: Judged) -> tuple[Floats, Floats]:
-        """Of each query: right links, and all links of the sides that are divided by."""
+        """Right links of each query, and all links of the sides in the denominator."""
         right, links = np.zeros(judged.n), np.zeros(judged.n)
         for at, both in enumerate(links_of(judged)):
             if both is not None:
@@ -130,7 +130,7 @@ class EntityF1(Metric, frozen=True, kw_only=True):
 
 
 class EntityPrecision(EntityF1, frozen=True, kw_only=True):
-    """Share of the run's links that are right (see entity_f1); undefined where it linked nothing."""
+    """Share of the run's links that are right (see entity_f1); undefined if it linked nothing."""
 
     name = "entity_precision"
     aliases = {"el_precision": "entity_precision"}
@@ -138,7 +138,7 @@ class EntityPrecision(EntityF1, frozen=True, kw_only=True):
 
 
 class EntityRecall(EntityF1, frozen=True, kw_only=True):
-    """Share of the gold's links that the run has (see entity_f1); undefined where there is nothing to link."""
+    """Share of the gold's links that the run has (see entity_f1); undefined if there is nothing to link."""
 
     name = "entity_recall"
     aliases = {"el_recall": "entity_recall"}

@@ -1,4 +1,4 @@
-"""How much of what should be found was found."""
+"""How much of the relevant gold was found."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from karat.scoring.unjudged import OpenLists
 
 
 class Recall(Relevance, frozen=True, kw_only=True):
-    """Share of the relevant items that stand in the top k.
+    """Share of the relevant items that are in the top k.
 
-    Divides by all relevant items of the gold set, also where they are more than k (then 1.0 is out of
-    reach: the ceiling beside the score tells). `average=micro` counts every relevant item once instead of every
-    query: all that was found over all that should be.
+    Divides by all relevant items of the gold set, even if they are more than k (then 1.0 is out of reach, as the
+    ceiling next to the score shows). `average=micro` counts every relevant item once instead of every
+    query: all items found divided by all relevant items.
 
     >>> import karat
     >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["recall@3", "recall@5"]).means
@@ -39,7 +39,7 @@ class Recall(Relevance, frozen=True, kw_only=True):
         return self.count_found(judged, self.limit(judged)) / relevant
 
     def influence(self, lists: OpenLists) -> Floats | None:
-        """Not for micro averages, in which labels also change how much a query counts."""
+        """Not for micro averages, where labels also change the weight of a query."""
         if self.average == "micro":
             return None
         limit = self.limit(lists.second)[lists.query]
@@ -48,7 +48,7 @@ class Recall(Relevance, frozen=True, kw_only=True):
 
     def lowest(self, lists: OpenLists, influence: Floats, labels: int | None = None) -> Floats:
         """Items that only the first list has count against the second; and while the second is ahead, every further
-        item that should be found makes its lead a smaller share."""
+        relevant item makes its lead a smaller share."""
         most = np.inf if labels is None else labels
         only_first = np.minimum(lists.first.per_query(lists.query[influence < 0]), most)
         neither = np.minimum(lists.first.per_query(lists.query[influence == 0]), most - only_first)
@@ -67,7 +67,7 @@ class Recall(Relevance, frozen=True, kw_only=True):
 class WeightedRecall(Relevance, frozen=True, kw_only=True):
     """Grades of the relevant items in the top k, divided by the grades of all relevant items.
 
-    Equals recall where all grades are equal.
+    Equals recall if all grades are equal.
 
     >>> import karat
     >>> karat.evaluate({"q": ["a", "x", "b"]}, {"q": {"a": 2, "b": 1, "c": 1}}, ["wrecall@1", "wrecall@3"]).means
@@ -84,13 +84,13 @@ class WeightedRecall(Relevance, frozen=True, kw_only=True):
         counts = relevance(judged.gold_grade, self.rel)
         total = judged.per_query(judged.gold_query[counts], judged.gold_grade[counts])
         share = judged.per_query(judged.hit_query[found], judged.hit_grade[found]) / total
-        return np.minimum(share, 1.0)  # the same grades summed in another order may round to a hair above
+        return np.minimum(share, 1.0)  # sums in another order may round to slightly above 1
 
 
 class AucRecall(Relevance, frozen=True, kw_only=True):
     """Area under recall: the mean of recall@1, recall@2, … recall@k.
 
-    Rewards finding items early at every depth up to k, without choosing one. Computed from the ranks, not from a few
+    Rewards finding items early, without choosing one depth. Computed from the ranks, not from a few
     points of the curve: an item at rank r is found at k − r + 1 of the k depths.
 
     >>> import karat
@@ -117,7 +117,7 @@ class AucRecall(Relevance, frozen=True, kw_only=True):
 
 
 class AnyHit(Relevance, frozen=True, kw_only=True):
-    """1 when at least one relevant item stands in the top k, else 0.
+    """1 when at least one relevant item is in the top k, else 0.
 
     Also called success@k or hit rate. Use it where a single good item is enough to answer.
 
@@ -153,7 +153,7 @@ class AnyHit(Relevance, frozen=True, kw_only=True):
 
 
 class Complete(Relevance, frozen=True, kw_only=True):
-    """1 when every relevant item stands in the top k, else 0.
+    """1 when every relevant item is in the top k, else 0.
 
     Use it where an answer needs all of its evidence.
 

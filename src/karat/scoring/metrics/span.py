@@ -1,4 +1,4 @@
-"""How much of the text that should be found was found, character by character: a measure that no chunking moves."""
+"""How much of the relevant text was found, in characters: independent of the chunking."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Stretches = dict[str, list[Stretch]]  # by document
 
 
 class _Sizes(NamedTuple):
-    """Characters, one number a query; NaN where it is not known."""
+    """Characters, one number per query; NaN where unknown."""
 
     wanted: Floats  # of the gold passages
     found: Floats  # of these, in the top k
@@ -32,7 +32,7 @@ class _Span(Metric, frozen=True, kw_only=True):
         if located is None:
             return "no gold item is a passage of a document"
         if not any(place is not None for place in located.places):
-            return "the places of quotes are not known"
+            return "the positions of quotes are unknown"
         return "the chunks have no start and end" if np.isnan(self.score(judged)).all() else None
 
     def score(self, judged: Judged) -> Floats:
@@ -49,11 +49,11 @@ class _Span(Metric, frozen=True, kw_only=True):
 
 
 class SpanRecall(_Span, frozen=True, kw_only=True):
-    """Share of the characters of the gold passages that stand in the top k.
+    """Share of the characters of the gold passages that are in the top k.
 
-    Gold passages are `doc_id` with `start` and `end`, or with a `quote` that is found in the document; grade 0 is none.
-    Characters that several chunks or passages share count once. A passage that stands nowhere counts as not found.
-    Undefined where a relevant item is no passage, or where the corpus does not say where a chunk of the top k stands.
+    Gold passages are `doc_id` with `start` and `end`, or with a `quote` that is found in the document; grade 0 does not
+    count. Characters that several chunks or passages share count once. A passage that is not in its document counts as
+    not found. Undefined where a relevant item is not a passage, or the position of a chunk in the top k is unknown.
 
     >>> import karat
     >>> gold = [{"query_id": "q", "gold": [{"doc_id": "d", "start": 80, "end": 120}]}]
@@ -72,8 +72,8 @@ class SpanRecall(_Span, frozen=True, kw_only=True):
 class SpanPrecision(_Span, frozen=True, kw_only=True):
     """Share of the characters of the top k that belong to gold passages.
 
-    Characters that overlapping chunks repeat count each time below the line and once above it: they take room and add
-    nothing. 0 where nothing was returned. What counts as gold stands at `span_recall`.
+    Characters that overlapping chunks repeat count each time in the denominator and once in the numerator: they take
+    space and add nothing. 0 if nothing was returned. `span_recall` defines what counts as gold.
 
     >>> import karat
     >>> from karat.data.corpus import Corpus
@@ -90,10 +90,10 @@ class SpanPrecision(_Span, frozen=True, kw_only=True):
 
 
 class SpanIoU(_Span, frozen=True, kw_only=True):
-    """Characters that the top k and the gold passages share, divided by those that either has.
+    """Characters that the top k and the gold passages share, divided by the characters in either.
 
-    Each character counts once, however many chunks repeat it. (Published evaluations of chunkers count repeats below
-    the line; without overlap both are the same.) What counts as gold stands at `span_recall`.
+    Each character counts once, however many chunks repeat it. (Published evaluations of chunkers count repeats in the
+    denominator; without overlap both are the same.) `span_recall` defines what counts as gold.
 
     >>> import karat
     >>> from karat.data.corpus import Corpus
@@ -131,7 +131,7 @@ def _measure(judged: Judged, limit: Ints) -> _Sizes:
 
 
 def _top_places(judged: Judged, limit: Ints) -> list[list[Place | None]]:
-    """Where the top hits of each query stand."""
+    """Where the top hits of each query are."""
     found: list[list[Place | None]] = [[] for _ in range(judged.n)]
     located = judged.gold.located
     if judged.hits is not None and located is not None:
@@ -142,7 +142,7 @@ def _top_places(judged: Judged, limit: Ints) -> list[list[Place | None]]:
 
 
 def _wanted(judged: Judged, query: int) -> list[tuple[str, list[Stretch]]] | None:
-    """Document and places of every relevant passage of a query; None where that is not all that is asked for."""
+    """Document and positions of every relevant passage of a query; None where some relevant item is not a passage."""
     gold, located = judged.gold, judged.gold.located
     found: list[tuple[str, list[Stretch]]] = []
     for item in range(int(gold.offsets[query]), int(gold.offsets[query + 1])):
@@ -156,7 +156,7 @@ def _wanted(judged: Judged, query: int) -> list[tuple[str, list[Stretch]]] | Non
 
 
 def _chosen(wanted: list[tuple[str, list[Stretch]]], returned: Stretches) -> Stretches:
-    """The gold by document. Of a quote that stands in several places the one that was found most of, else the first."""
+    """The gold by document. For a quote with several positions, the one that was found most, else the first."""
     gold: Stretches = {}
     for doc, places in wanted:
         best = max(places, key=lambda place: shared([place], returned.get(doc, ())))
