@@ -237,7 +237,7 @@ def export_command(runs: tuple[str, ...], everything: bool, output: str, store: 
     from karat.history.archive import pack
 
     if bool(runs) == everything:
-        raise click.UsageError("no runs, or both runs and --all, were given\nhint: name runs, or use --all")
+        raise click.UsageError("give either RUNS or --all")
     check_writable(output)
     with _open(store) as opened:
         ids = opened.ids() if everything else [opened.find(run) for run in runs]
