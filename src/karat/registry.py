@@ -1,4 +1,4 @@
-"""Name → class, from the files of one folder and other packages' entry points; `module:callable` → your own code."""
+"""Find classes by name in a folder and in entry points, and your own code by `module:callable`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """All subclasses of `base` that have a name, found in `package`'s modules and in entry points.
+    """The named subclasses of `base` in the modules of `package` and in entry points.
 
-    A built-in is one new file in the package; a plug-in is an entry point of `group` (without one: of the package's
-    name), whose key is the name of the class. Entry points are looked at only when a name is not built in, or
-    when everything is listed, so that a start without plug-ins costs nothing.
+    To add a built-in, add a file to the package. A plug-in is an entry point of `group` (default: the package's name)
+    whose key is the name of the class. Entry points are only loaded when a name is not built in, or when everything is
+    listed, so a start without plug-ins stays fast.
     """
 
     def __init__(self, kind: str, package: str, base: type[T], group: str | None = None) -> None:
@@ -56,7 +56,7 @@ class Registry(Generic[T]):
         return self._plugins
 
     def refuse_clashes(self) -> None:
-        """Two things of one name: whoever asks for it would be given one of them without a word."""
+        """Raise ConfigError if two plug-ins, or a plug-in and a built-in, have the same name."""
         self._entry_points()
 
     def everything(self) -> dict[str, type[T]]:
@@ -93,22 +93,22 @@ class Registry(Generic[T]):
                 raise self._clash(point.name, f"the plug-in {other.value!r}", f"the plug-in {point.value!r}")
             if point.name in self.builtin():
                 module = self.builtin()[point.name].__module__
-                raise self._clash(point.name, f"the built-in one of {module}", f"the plug-in {point.value!r}")
+                raise self._clash(point.name, f"the built-in in {module}", f"the plug-in {point.value!r}")
         return found
 
     def _clash(self, name: str, first: str, second: str) -> ConfigError:
         return ConfigError(
             f"two {self.kind}s are called {name!r}: {first} and {second}",
             code="duplicate-name",
-            hint="rename one of them; a plug-in's entry-point key and its class's `name` are the same",
+            hint="rename one of them; for a plug-in, change both the entry-point key and the `name` of its class",
         )
 
     def _load(self, point: EntryPoint) -> type[T]:
         what = f"the plug-in {point.value!r} ({self.kind} {point.name!r}) cannot be loaded"
-        with _loading(what, "bad-plugin", "update or uninstall the package that brings it"):
+        with _loading(what, "bad-plugin", "update or uninstall its package"):
             found = point.load()
         if not (isinstance(found, type) and issubclass(found, self.base)):
-            what = f"the plug-in {point.value!r} is no {self.kind}"
+            what = f"the plug-in {point.value!r} is not a valid {self.kind}"
             expected = f"a subclass of {self.base.__module__}.{self.base.__name__}"
             raise ConfigError(what, code="bad-plugin", expected=expected, got=found)
         if getattr(found, "name", None) != point.name:
@@ -116,14 +116,14 @@ class Registry(Generic[T]):
                 f"the plug-in {point.value!r} has two names: its entry-point key is {point.name!r}, "
                 f"its class says name = {getattr(found, 'name', None)!r}",
                 code="bad-plugin",
-                hint="make them equal: a name that is asked for must be the name that is printed",
+                hint="make them equal",
             )
         return found
 
 
 @contextmanager
 def _loading(what: str, code: str, hint: str, module: str | None = None) -> Iterator[None]:
-    """Whatever code does when it is loaded is told as an error, with the file of `module`."""
+    """Raise ConfigError for anything that loading code raises, with the file of `module`."""
     try:
         yield
     except Exception as error:
@@ -134,13 +134,13 @@ def _loading(what: str, code: str, hint: str, module: str | None = None) -> Iter
 
 @cache
 def _may_have_plugins(path: tuple[str, ...]) -> bool:
-    """Whether an installed package may have an entry point for Karat. `importlib.metadata` knows, but importing it
+    """Return whether an installed package may have an entry point for Karat. Importing `importlib.metadata` to find out
     takes longer than evaluating a small run."""
     for folder in path:
         try:
             names = os.listdir(folder or ".")
         except NotADirectoryError:
-            return True  # an archive: look with care
+            return True  # an archive may have some
         except OSError:
             continue
         for name in names:
@@ -156,16 +156,16 @@ def _name(found: type) -> str:
 
 
 def load_callable(given: Any) -> Any:
-    """What `module:callable` names, anything else as it is; modules of the working directory count, too."""
+    """Load `module:callable`, also from the working directory; anything else is returned unchanged."""
     if not isinstance(given, str):
         return given
     module, _, path = given.partition(":")
     if not module or not path:
-        raise ConfigError(f"{given!r} names nothing in your code", code="bad-callable", expected="module:callable")
+        raise ConfigError(f"{given!r} is not a callable", code="bad-callable", expected="module:callable")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)  # as `python -m` does
-    hint = "run karat in the folder of the code, or install it"
+    hint = "run karat in the folder of the code, or install the code"
     with _loading(f"the module {module!r} cannot be imported", "not-importable", hint):
         found: Any = importlib.import_module(module)
     for part in path.split("."):
@@ -177,13 +177,13 @@ def load_callable(given: Any) -> Any:
 
 
 def made_by(factory: Any, hint: str) -> Any:
-    """What a class or a function without arguments makes; whatever it raises is told as an error."""
-    with _loading(f"{title_of(factory)} cannot be made", "not-made", hint):
+    """Call a class or function without arguments; anything that it raises becomes a ConfigError."""
+    with _loading(f"calling {title_of(factory)} failed", "not-made", hint):
         return factory()
 
 
 def title_of(given: Any) -> str:
-    """`module:callable` of a thing, or what comes nearest."""
+    """Return `module:callable` of an object, or of its type."""
     if isinstance(given, str):
         return given
     kind = given if hasattr(given, "__qualname__") else type(given)

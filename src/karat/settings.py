@@ -29,18 +29,18 @@ class MetricsConfig(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True):
-    """The whole file."""
+    """The content of karat.yaml."""
 
     metrics: MetricsConfig = msgspec.field(default_factory=MetricsConfig)
-    prices: str | None = None  # a price table; its path as seen from this file
-    map: dict[str, str] | str | None = None  # what the fields of your files are for, as --map says it
-    retrievers: dict[str, str | dict[str, Any]] | None = None  # what `karat run` asks, by name
-    save: bool = False  # keep every result of `karat eval` and `karat gate` in the history
-    store: str | None = None  # where the history is: a folder, its path as seen from this file, or a URL
+    prices: str | None = None  # path of a price table, relative to this file
+    map: dict[str, str] | str | None = None  # names of the fields in your files, as in --map
+    retrievers: dict[str, str | dict[str, Any]] | None = None  # retrievers of `karat run` by name
+    save: bool = False  # save every result of `karat eval` and `karat gate` to the history
+    store: str | None = None  # the history: a folder, relative to this file, or a URL
 
 
 def fields(kind: type[msgspec.Struct] = Config, above: str = "") -> dict[str, msgspec.structs.FieldInfo]:
-    """Every setting there is, by its full name such as `metrics.retrieval.default_k`."""
+    """Return all settings by full name, such as `metrics.retrieval.default_k`."""
     found: dict[str, msgspec.structs.FieldInfo] = {}
     for field in msgspec.structs.fields(kind):
         name = f"{above}{field.name}"
@@ -50,7 +50,7 @@ def fields(kind: type[msgspec.Struct] = Config, above: str = "") -> dict[str, ms
 
 
 def _hint(unknown: str) -> str | None:
-    """The setting, or the group of settings, that may have been meant."""
+    """Suggest the setting, or group of settings, that was probably meant."""
     groups = {name.rsplit(".", dots)[0]: None for name in fields() for dots in range(name.count(".") + 1)}
     return did_you_mean(unknown, groups)
 
@@ -61,34 +61,34 @@ def load_config(start: Path | None = None) -> Config:
 
 
 def config_file(start: Path | None = None) -> Path | None:
-    """The one that is read: in this folder, or in the next one above it that has one."""
+    """Return the nearest karat.yaml, in this folder or above it."""
     folder = (start or Path.cwd()).resolve()
     files = (place / "karat.yaml" for place in (folder, *folder.parents))
     return next((file for file in files if file.is_file()), None)
 
 
 def trust_config() -> None:
-    """From now on karat.yaml may name places outside of its own folder, whoever wrote it."""
+    """Trust karat.yaml from now on, even if it names places outside its folder."""
     _TRUSTED.set(True)
 
 
 def trusted_store(start: Path | None = None) -> str | None:
-    """Where karat.yaml wants the history to be. A server gets the password of the environment, so its address is taken
-    only from a file that is trusted."""
+    """Return the history's place from karat.yaml. A server gets a password from the environment, so its address is only
+    read from a trusted file."""
     file = config_file(start)
     store = None if file is None else _read(file).store
     if file is not None and store is not None and not _is_below(store, file.parent):
-        hint = "--trust-config if you know what stands in it; or set KARAT_STORE, which wins over it"
-        require_trust(file, "store", "a history outside of its own folder", hint)
+        hint = "use --trust-config if you trust the file, or set KARAT_STORE, which overrides it"
+        require_trust(file, "store", "a history outside its folder", hint)
     return store
 
 
 def require_trust(file: Path, field: str, what: str, hint: str) -> None:
-    """In CI the file may be that of a pull request, and in a shared folder that of anybody. What runs code, or gets
-    something sent, is taken from such a file only where somebody said so."""
+    """Raise ConfigError unless the file is trusted. In CI it may come from a pull request, and in a shared folder from
+    anyone. Such a file may only run code or receive data if the user allows it."""
     if _TRUSTED.get() or _is_own(file):
         return
-    in_ci = "in CI, karat.yaml may be that of a pull request"
+    in_ci = "in CI, karat.yaml may come from a pull request"
     why = in_ci if os.environ.get("CI") else "this file belongs to another user"
     raise ConfigError(f"{why}, and it names {what}", code="untrusted-config", file=str(file), field=field, hint=hint)
 
@@ -98,14 +98,14 @@ def _is_below(store: str, folder: Path) -> bool:
 
 
 def _is_own(file: Path) -> bool:
-    """Whether the user wrote it, as far as one can tell."""
+    """Return whether the user owns the file; never in CI."""
     if os.environ.get("CI"):
         return False
     return not hasattr(os, "geteuid") or file.stat().st_uid == os.geteuid()
 
 
 def _read(file: Path) -> Config:
-    from karat.files.yaml import load_yaml  # with all of PyYAML, and most folders have no such file
+    from karat.files.yaml import load_yaml  # slow to import, and most folders have no karat.yaml
 
     try:
         value, _ = load_yaml(file.read_bytes(), str(file))
@@ -135,14 +135,14 @@ _NAME = re.compile(r"\w[\w.+ -]*")
 
 
 def _place_retrievers(config: Config, file: Path) -> None:
-    """Settings files of retrievers as seen from here; a name must do for a file."""
+    """Resolve the paths of retrievers, and check their names, which become file names."""
     listed = config.retrievers or {}
     for name, spec in listed.items():
         if not _NAME.fullmatch(name):
-            what, expected = "this name of a retriever cannot be a file's", "letters, digits, `_`, `-`, `.` and `+`"
+            what, expected = "invalid name of a retriever", "letters, digits, `_`, `-`, `.` and `+`"
             raise ConfigError(what, code="bad-name", file=str(file), field="retrievers", expected=expected, got=name)
         if isinstance(spec, dict) and not isinstance(spec.get("retriever"), str):
-            what, expected = f"the retriever {name!r} says not which one it is", "`retriever: my_app:search`"
+            what, expected = f"the entry {name!r} does not name its retriever", "`retriever: my_app:search`"
             raise ConfigError(what, code="missing-field", file=str(file), field="retriever", expected=expected)
         if isinstance(spec, str) and spec.endswith((".yaml", ".yml")):
             listed[name] = str(file.parent / spec)

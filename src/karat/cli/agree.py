@@ -1,4 +1,4 @@
-"""`karat labels agree`: what several annotators say."""
+"""`karat labels agree`: agreement between annotators."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from karat.cli.say import say
 from karat.statistics.sampling import Sampling
 
 
-@click.command("agree", cls=KaratCommand, short_help="Do annotators agree; list and settle their conflicts.")
+@click.command("agree", cls=KaratCommand, short_help="Measure agreement between annotators; list and settle conflicts.")
 @click.argument("files", nargs=-1, required=True)
-@click.option("--output", "-o", metavar="FILE", help="One label a pair, by majority or by the adjudicator, as JSONL.")
-@click.option("--adjudicator", metavar="NAME", help="The annotator whose labels decide conflicts.")
-@click.option("--pool", "pooled", metavar="POOL", help="The pool that was labelled: labels of other pairs are refused.")
-@click.option("--conflicts", metavar="FILE", help="Write a pool of the pairs in conflict, for an adjudicator to label.")
+@click.option("--output", "-o", metavar="FILE", help="Write one label per pair, by majority or adjudicator, as JSONL.")
+@click.option("--adjudicator", metavar="NAME", help="Annotator whose labels decide conflicts.")
+@click.option("--pool", "pooled", metavar="POOL", help="Labelled pool. Labels of other pairs are errors.")
+@click.option("--conflicts", metavar="FILE", help="Write the pairs in conflict as a pool for an adjudicator.")
 @grade_option
 @options_of(Sampling, "level", "seed")
 @json_option
@@ -32,9 +32,9 @@ def command(
     as_json: bool,
     outputs: tuple[str, ...],
 ) -> None:
-    """Show how far the annotators of labels FILES agree, and where they do not.
+    """Show how well the annotators of label FILES agree, and where they disagree.
 
-    Conflicts are settled by majority; those that have none are labelled by one more person, who decides:
+    Conflicts are settled by majority. Without a majority, one more person labels the pair and decides:
 
     \b
     karat labels agree ann.jsonl ben.jsonl --pool pool.jsonl --conflicts conflicts.jsonl
@@ -51,10 +51,10 @@ def command(
 
     if conflicts and pooled is None:
         raise ConfigError(
-            "a pool of conflicts needs the texts of the pool", code="missing-option", hint="give it with --pool"
+            "--conflicts needs the texts of the pool", code="missing-option", hint="give the pool with --pool"
         )
     if adjudicator is not None and output is None:
-        raise ConfigError("an adjudicator decides what is written", code="missing-option", hint="say where to with -o")
+        raise ConfigError("--adjudicator needs an output file", code="missing-option", hint="name a file with -o")
     check_outputs(outputs, *files, pooled)
     for target in filter(None, (output, conflicts)):
         check_writable(target, [*files, pooled])
@@ -71,9 +71,9 @@ def command(
             write_pairs(conflicts, open_ones)
             say(f"wrote {conflicts}: {counted(len(open_ones), 'pair')}", err=True)
         else:
-            say(f"no conflict is open: {conflicts} was not written", err=True)
+            say(f"no open conflicts: {conflicts} was not written", err=True)
     if output is not None:
         write_pairs(output, settled)
         without = sum(label.grade is None for label in settled)
         said = f", {without:,} of them without a grade" if without else ""
-        say(f"wrote {output}: {len(settled):,} labels{said}", err=True)
+        say(f"wrote {output}: {counted(len(settled), 'label')}{said}", err=True)

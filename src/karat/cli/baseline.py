@@ -1,4 +1,4 @@
-"""`karat baseline`: what simple systems reach on this corpus."""
+"""`karat baseline`: score simple systems on a corpus."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ from karat.cli.options import (
 from karat.scoring.options import Options
 
 
-@click.command(
-    "baseline", cls=KaratCommand, short_help="What random, BM25, dense and hybrid reach, and where your run stands."
-)
-@click.option("--corpus", required=True, help="JSONL, a BEIR folder, or a folder of text or Markdown files.")
+@click.command("baseline", cls=KaratCommand, short_help="Score random, BM25, dense and hybrid, and compare your run.")
+@click.option("--corpus", required=True, help="Corpus: JSONL, a BEIR folder, or a folder of text or Markdown files.")
 @click.option(
     "--queries", "--gold", "-g", "-q", "gold", required=True, help="Gold set: a file in any format, or a BEIR folder."
 )
 @click.option(
-    "--run", "-r", "runs", multiple=True, metavar="RUN", help="A run to place on the ladder; repeat for more."
+    "--run", "-r", "runs", multiple=True, metavar="RUN", help="Run to compare with the baselines; repeat for more."
 )
 @metric_option
 @click.option(
@@ -37,10 +35,10 @@ from karat.scoring.options import Options
     "baselines",
     multiple=True,
     metavar="RETRIEVER",
-    help="Another choice of baselines; repeat for more.  [default: random, bm25:title, bm25, dense, hybrid]",
+    help="Baseline to run; repeat for more.  [default: random, bm25:title, bm25, dense, hybrid]",
 )
-@click.option("--depth", type=Count(1), default=50, show_default=True, help="Hits that a baseline returns.")
-@click.option("--keep", metavar="FOLDER", help="Keep the run logs of the baselines here.")
+@click.option("--depth", type=Count(1), default=50, show_default=True, help="Hits per query of a baseline.")
+@click.option("--keep", metavar="FOLDER", help="Save the run logs of the baselines here.")
 @options_of(Options, "missing", "doc_of")
 @chunk_options
 @statistics_options
@@ -61,9 +59,9 @@ def command(
     outputs: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Run simple systems over a corpus, score them, and show the ladder from chance to the best of them.
+    """Run simple systems over a corpus, score them, and rank them from random to the best.
 
-    The first metric orders the rungs. A run given with --run takes its place among them.
+    The first metric sets the order. Runs given with --run are ranked among them.
 
     \b
     karat baseline --corpus corpus.jsonl --queries gold.jsonl

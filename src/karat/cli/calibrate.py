@@ -1,4 +1,4 @@
-"""`karat labels calibrate`: what the labels of a judge are worth."""
+"""`karat labels calibrate`: compare a judge's labels with people's."""
 
 from __future__ import annotations
 
@@ -13,25 +13,21 @@ from karat.scoring.options import Options
 from karat.statistics.sampling import Sampling
 
 
-@click.command(
-    "calibrate", cls=KaratCommand, short_help="Hold a judge's labels against people's, and correct what they say."
-)
-@click.option("--labels", "judge", required=True, metavar="FILE", help="Labels of a judge, JSONL.")
-@click.option("--human", required=True, metavar="FILE", help="Labels of people for some of the same pairs, JSONL.")
+@click.command("calibrate", cls=KaratCommand, short_help="Compare a judge's labels with people's and correct scores.")
+@click.option("--labels", "judge", required=True, metavar="FILE", help="Labels from a judge, JSONL.")
+@click.option("--human", required=True, metavar="FILE", help="Labels from people for some of the same pairs, JSONL.")
 @click.option("--gold", "-g", help="Gold set, for segments and runs.")
-@click.option("--run", "runs", multiple=True, metavar="RUN", help="Also by system, with corrected precision@k; repeat.")
 @click.option(
-    "--pool", metavar="POOL", help="The pool that was labelled: refuses labels of other pairs, knows systems."
-)
-@options_of(Options, "segments", help="Also by language, topic …; repeat.")
-@click.option("--depth", "k", type=Count(1), default=5, show_default=True, help="Hits of each run to look at.")
-@click.option(
-    "--rel", type=click.FloatRange(0, min_open=True), help="Lowest grade that is relevant.  [default: above 0]"
+    "--run", "runs", multiple=True, metavar="RUN", help="Also show this run with corrected precision@k; repeat."
 )
 @click.option(
-    "--width", type=float, default=0.1, show_default=True, help="Wanted width of the interval, to plan labels."
+    "--pool", metavar="POOL", help="Labelled pool, which names the systems. Labels of other pairs are errors."
 )
-@click.option("--next", "next_pool", metavar="FILE", help="Write the pairs to label next as a pool.")
+@options_of(Options, "segments", help="Also show by language, topic …; repeat.")
+@click.option("--depth", "k", type=Count(1), default=5, show_default=True, help="Hits of each run to include.")
+@click.option("--rel", type=click.FloatRange(0, min_open=True), help="Lowest relevant grade.  [default: above 0]")
+@click.option("--width", type=float, default=0.1, show_default=True, help="Target interval width, to plan labels.")
+@click.option("--next", "next_pool", metavar="FILE", help="File for a pool of the pairs to label next.")
 @grade_option
 @options_of(Options, "level", "seed", "doc_of")
 @json_option
@@ -50,7 +46,7 @@ def command(
     outputs: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Say how often a judge is right, by labels of people for some of its pairs, and correct what its labels say.
+    """Measure how often a judge agrees with people on the same pairs, and correct the scores from its labels.
 
     \b
     karat labels calibrate --labels judge.jsonl --human human.jsonl

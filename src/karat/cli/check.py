@@ -1,4 +1,4 @@
-"""`karat check`: look at files without scoring them."""
+"""`karat check`: check files without scoring them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from karat.cli.options import options_of, report_output
 from karat.scoring.options import Options
 
 
-@click.command("check", cls=KaratCommand, short_help="Look at files without scoring them.")
+@click.command("check", cls=KaratCommand, short_help="Check files without scoring them.")
 @click.argument("files", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
-@click.option("--gold", metavar="FILE", help="The gold set: then FILES are runs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("--gold", metavar="FILE", help="Gold set; FILES are then runs.")
 @report_output
 @options_of(Options, "columns", "target")
 def command(
@@ -23,10 +23,10 @@ def command(
     columns: str | None,
     target: str | None,
 ) -> None:
-    """Read FILES (runs, gold sets, in any format), say what they hold and what would be repaired.
+    """Read FILES (runs or gold sets, in any format) and show what they contain and what would be repaired.
 
     With one gold set and any number of runs, the runs are also matched against it. Nothing is scored.
-    Exit code 2 when a file cannot be used.
+    The exit code is 2 if a file cannot be used.
     """
     from karat.cli.scoring import check_outputs, mapped_fields, show
     from karat.report.catalogue import checked_report

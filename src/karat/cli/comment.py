@@ -1,4 +1,4 @@
-"""`karat gate comment`: say it on the pull request."""
+"""`karat gate comment`: comment on the pull request."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ def _seconds(flag: str, default: int, limits: click.IntRange, about: str) -> Cal
     return click.option(flag, metavar="SECONDS", type=limits, default=default, show_default=True, help=about)
 
 
-@click.command(
-    "comment", cls=KaratCommand, short_help="Keep one comment on a pull request of GitHub or GitLab up to date."
-)
+@click.command("comment", cls=KaratCommand, short_help="Create or update a comment on a GitHub or GitLab pull request.")
 @click.argument("file")
-@click.option("--name", default="karat", show_default=True, help="Which comment: each name has one of its own.")
+@click.option("--name", default="karat", show_default=True, help="Name of the comment; each name has its own comment.")
 @click.option(
     "--service",
     "host",
     type=click.Choice(["github", "gitlab"]),
-    help="Where.  [default: recognised from the environment]",
+    help="Service of the pull request.  [default: from the environment]",
 )
 @click.option(
     "--pull-request",
@@ -34,19 +32,19 @@ def _seconds(flag: str, default: int, limits: click.IntRange, about: str) -> Cal
     type=click.IntRange(min=1, max=999_999_999),
     help="Number of the pull or merge request.  [default: from the environment]",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and send nothing.")
-@_seconds("--patience", 90, click.IntRange(0, 3600), "How long to keep trying while the host is busy or down.")
-@_seconds("--timeout", 20, click.IntRange(1, 600), "How long to wait for one answer.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done without sending anything.")
+@_seconds("--patience", 90, click.IntRange(0, 3600), "Time to keep retrying while the service is busy or down.")
+@_seconds("--timeout", 20, click.IntRange(1, 600), "Time to wait for one response.")
 def command(
     file: str, name: str, host: str | None, number: int | None, dry_run: bool, patience: int, timeout: int
 ) -> None:
-    """Write the Markdown of FILE (- for standard input) as a comment, or update the one written before.
+    """Post the Markdown in FILE (- for standard input) as a comment, or update the existing one.
 
     \b
     karat gate comment comment.md                 GITHUB_TOKEN on GitHub, GITLAB_TOKEN on GitLab
-    karat gate comment comment.md --name german   a second gate with a comment of its own
+    karat gate comment comment.md --name german   second gate with its own comment
 
-    A token that may not comment is no error: the text goes to the job's summary (GitHub) or log (GitLab).
+    If the token may not comment, the text goes to the job summary (GitHub) or log (GitLab). This is not an error.
     """
     from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""`karat compare`: is one run better than another."""
+"""`karat compare`: compare runs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ if TYPE_CHECKING:
     from karat.results.analyses.base import Consumer
 
 
-@click.command("compare", cls=KaratCommand, short_help="Is one run better than another, by how much, how sure, where.")
+@click.command(
+    "compare", cls=KaratCommand, short_help="Compare runs: which is better, by how much, how certain, and where."
+)
 @click.argument("runs", nargs=-1, required=True)
-@click.option("--gold", "-g", help="Gold set; not needed when all RUNS are results saved by `karat eval`.")
+@click.option("--gold", "-g", help="Gold set; not needed if all RUNS are saved results.")
 @metric_option
 @options_of(Options, "segments")
-@click.option("--changes", type=Count(0), default=5, show_default=True, help="Changed queries to show.")
+@click.option("--changes", type=Count(0), default=5, show_default=True, help="Number of changed queries to show.")
 @options_of(LabelOptions, "bounds", "labels", "gold_labels", "max_grade", "gold_scale")
-@click.option("--force", is_flag=True, help="Compare although dataset version, labels, definitions or settings differ.")
+@click.option("--force", is_flag=True, help="Compare even if dataset version, labels, definitions or settings differ.")
 @ranking_options
 @statistics_options
 @report_options
@@ -50,10 +52,10 @@ def command(
     outputs: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Compare RUNS query by query; the first is the baseline of all others.
+    """Compare RUNS query by query; the first is the baseline for all others.
 
-    RUNS are run files (also one that holds several systems), results saved with `karat eval … -o result.json`, or
-    runs of the history: history:ID, or the name of a pin.
+    RUNS are run files (one file may have several systems), results saved with `karat eval … -o result.json`, or
+    runs from the history: history:ID, or the name of a pin.
 
     \b
     karat compare old.jsonl new.jsonl --gold gold.jsonl
@@ -81,7 +83,7 @@ def command(
     given = "--labels" if labels else "--gold-labels"
     if (labels or options.get("gold_labels")) and not all(side.labelling.prepare for side in sides):
         raise ConfigError(
-            f"{given} needs the runs themselves: a saved result keeps no hits",
+            f"{given} needs the run files: a saved result has no hits",
             code="no-hits-kept",
             hint="give the run files",
         )
@@ -94,4 +96,4 @@ def command(
 
     show([found], lambda one: with_audits(comparison_report(one), sides), as_json, outputs, page, sides)
     if any(pair.invalid for pair in found.pairs):
-        raise SystemExit(2)  # what was asked for could not be compared
+        raise SystemExit(2)

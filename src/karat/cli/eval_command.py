@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 @click.argument("runs", metavar="RUN…", nargs=-1, required=True)
 @gold_option
 @metric_option
-@click.option("--by-document", is_flag=True, help="Also ask for the right documents, whatever the chunk.")
-@click.option("--criteria", "-c", metavar="FILE", help="Also measure what these gates ask of a baseline.")
+@click.option("--by-document", is_flag=True, help="Also score by document, ignoring chunks.")
+@click.option("--criteria", "-c", metavar="FILE", help="Also measure the metrics of these gates.")
 @options_of(Options, "segments", "like")
 @ranking_options
 @options_of(Options, "corpus_size")
 @options_of(LabelOptions, "bounds", "labels", "gold_labels", "calibration", "borrow", "pool", "max_grade", "gold_scale")
 @options_of(Options, "bm25", "raw", "rerank_depth", "original", "routes", "target_false_evidence", "quality")
 @statistics_options
-@click.option("--brief", is_flag=True, help="Print only the scores and what stands out; files hold everything.")
-@click.option("--explain", is_flag=True, help="Print every table; without it, what takes one screen or two.")
-@click.option("--json", "as_json", is_flag=True, help="Print the saved form of the result instead of tables.")
+@click.option("--brief", is_flag=True, help="Print only scores and notable findings.")
+@click.option("--explain", is_flag=True, help="Print every table.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON instead of tables.")
 @output_option(
-    "Also write report.html, out.json, out.md, scores.parquet, out.csv; summary=out.csv, segments=out.csv, "
-    "audit=out.md, findings=out.csv, latency.stages=out.csv … name one table."
+    "Write report.html, out.json, out.md, scores.parquet or out.csv. NAME=FILE writes one table: summary=out.csv, "
+    "segments=out.csv, audit=out.md, findings=out.csv, latency.stages=out.csv … Repeat for more."
 )
 @save_options
 @reading_options
@@ -66,11 +66,11 @@ def command(
     tags: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Score RUN against a gold set: the panel with intervals, what it could reach, segments, worst queries, audit.
-    Several runs make one table of systems and metrics.
+    """Score RUN against a gold set: metrics with intervals, ceilings, segments, worst queries and an audit.
+    Several runs give one table of systems and metrics.
 
-    RUN and the gold set may be JSONL, JSON, YAML, TREC, CSV, TSV, Parquet or a BEIR folder, also .gz and .zst. RUN may
-    also be a folder of Parquet files, a pattern such as 'runs/*.parquet', or a Delta table.
+    RUN and the gold set can be JSONL, JSON, YAML, TREC, CSV, TSV, Parquet or a BEIR folder, also as .gz or .zst. RUN
+    can also be a folder of Parquet files, a pattern such as 'runs/*.parquet', or a Delta table.
 
     \b
     karat eval run.jsonl --gold gold.jsonl
@@ -90,7 +90,7 @@ def command(
         _many(runs, gold, metrics, options, as_json, outputs, open_for_saving(save, tags))
         return
     [run] = runs
-    if outputs or as_json:  # most of what writes files is not needed to print
+    if outputs or as_json:  # not needed to print
         from karat.report.export import check_target, export, to_json
     for output in outputs:
         check_target(output, inputs=[run, gold, *input_files(options)])
@@ -121,14 +121,14 @@ def _many(
     outputs: Sequence[str],
     keeper: Keeper | None,
 ) -> None:
-    """Several runs: one table."""
+    """Score several runs and show them in one table."""
     from karat.cli.scoring import check_outputs, score_files, show
     from karat.files.atomic_write import write_whole
     from karat.report.leaderboard import board_file, leaderboard_report
     from karat.report.tables import table_name
     from karat.results.leaderboard import DEFAULT, rank_systems
 
-    # Without a name before it, such a file holds the table that is shown.
+    # Without NAME=, such a file holds the table that is shown.
     tables = [o for o in outputs if o.endswith((".tex", ".csv", ".parquet")) and table_name(o) is None]
     others = [output for output in outputs if output not in tables]
     check_outputs(others, gold, *runs, options=options)
@@ -144,7 +144,7 @@ def _many(
 
 
 def _consumers(outputs: Sequence[str], *, as_json: bool, keep: bool) -> list[Consumer]:
-    """What the files that are written need of the run."""
+    """Return what the output files need from the run."""
     found: list[Consumer] = []
     if any(output.endswith(".html") for output in outputs):
         from karat.results.queries.triage import triage_need

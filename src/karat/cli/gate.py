@@ -1,4 +1,4 @@
-"""`karat gate`: may it ship."""
+"""`karat gate`: check a run against gates."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from karat.results.analyses.base import Consumer
 
 _KINDS = ("html", "json", "md", "junit", "annotations", "codequality", "summary")
-_WITH_BREAKDOWN = {"html", "json", "md", "summary"}  # what changed by tag and by query
-_TABLE = "table "  # before the name of one
+_WITH_BREAKDOWN = {"html", "json", "md", "summary"}  # outputs with changes by tag and by query
+_TABLE = "table "  # prefix of a table's name
 _ENDINGS = {".html": "html", ".json": "json", ".md": "md", ".xml": "junit"}
 
 
-@click.command("gate", cls=KaratCommand, short_help="May it ship: check a run against ship-criteria.yaml.")
+@click.command(
+    "gate", cls=KaratCommand, short_help="Check whether a run can ship, with the gates in ship-criteria.yaml."
+)
 @gate_options
 @ranking_options
 @options_of(Options, "corpus_size")
@@ -44,10 +46,12 @@ _ENDINGS = {".html": "html", ".json": "json", ".md": "md", ".xml": "junit"}
 @statistics_options
 @json_option
 @output_option(
-    "Also write verdict.html, out.json, comment.md, junit.xml; annotations=FILE (- prints them), codequality=FILE "
-    "and summary=FILE (added to its end) name other forms; NAME=out.csv or NAME=out.parquet writes one table."
+    "Write verdict.html, out.json, comment.md or junit.xml. Other forms: annotations=FILE (- prints them), "
+    "codequality=FILE, summary=FILE (appends). NAME=out.csv or NAME=out.parquet writes one table. Repeat for more."
 )
-@click.option("--anchor", metavar="RESULT", help="Second baseline, for gates with regression_max that name none.")
+@click.option(
+    "--anchor", metavar="RESULT", help="Second baseline, for gates with regression_max and no baseline of their own."
+)
 @save_options
 @reading_options
 def command(
@@ -63,7 +67,7 @@ def command(
     tags: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Judge RUN by its gates. Exit code 0: may ship, 1: may not, 2: could not be judged.
+    """Check RUN against its gates. Exit codes: 0 can ship, 1 cannot ship, 2 could not be checked.
 
     \b
     karat gate run.jsonl --gold gold.jsonl --baseline baseline.json
@@ -101,7 +105,7 @@ def command(
 
 
 def _consumers(kinds: set[str], *, told: bool, keep: bool) -> list[Consumer]:
-    """What the outputs need of the runs."""
+    """Return what the outputs need from the runs."""
     from karat.history.keep import keep_need
     from karat.results.comparison.compare import compare_need
     from karat.results.queries.changed import changes_need
@@ -114,7 +118,7 @@ def _consumers(kinds: set[str], *, told: bool, keep: bool) -> list[Consumer]:
 
 
 def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
-    """(kind, path): named, or by the ending."""
+    """Return (kind, path); the kind is given as KIND=, else by the file extension."""
     from karat.errors import ConfigError
     from karat.files.atomic_write import check_writable
     from karat.report.tables import table_target
@@ -127,9 +131,9 @@ def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
         path, kind = output, _ENDINGS.get(Path(output).suffix, "")
     if not kind:
         raise ConfigError(
-            f"cannot tell what to write to {output!r}",
+            f"unknown kind of output {output!r}",
             code="unknown-output",
-            expected=".html, .json, .md or .xml, or a name before it: " + ", ".join(f"{k}=" for k in _KINDS),
+            expected=".html, .json, .md or .xml, or a prefix: " + ", ".join(f"{k}=" for k in _KINDS),
         )
     if path != "-":
         check_writable(path, inputs)
@@ -166,7 +170,7 @@ def _write(found: Verdicts, kind: str, path: str, page: Callable[[], bytes]) -> 
             say_rendered(text if kind == "annotations" else no_commands(text))
         return
     if kind == "summary":
-        with open(path, "ab") as stream:  # the file of a step, to which others have written
+        with open(path, "ab") as stream:  # earlier steps may have written to it
             stream.write(made)
     else:
         write_whole(path, made)

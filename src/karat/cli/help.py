@@ -1,4 +1,4 @@
-"""What a command shows of itself: options in groups, the usual ones first and all of them with --help-all."""
+"""Help pages: options in groups. --help shows the common ones, --help-all shows all."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import click
 
 from karat.cli.say import be_quiet, say_rendered
 
-FIRST_PAGE = 15  # options; a page with more is not read
+FIRST_PAGE = 15  # options on the page of --help
 _ALL = "karat.help_all"
 
-# Group → the options in it, by the name of their value. What is in none of them comes first.
+# Group → the names of its options. Options in no group come first.
 GROUPS: dict[str, tuple[str, ...]] = {
     "What to score": (
         *("gold", "queries", "corpus", "metrics", "k", "segments", "criteria", "gates", "baseline", "by_document"),
@@ -33,16 +33,14 @@ GROUPS: dict[str, tuple[str, ...]] = {
         ),
         *("normalize_ids", "no_answer", "fuzzy_threshold", "rerank_depth", "target_false_evidence"),
     ),
-    "Labels beside the gold set": (
-        *("labels", "gold_labels", "calibration", "bounds", "pool", "borrow", "max_grade", "gold_scale"),
-    ),
+    "Extra labels": (*("labels", "gold_labels", "calibration", "bounds", "pool", "borrow", "max_grade", "gold_scale"),),
     "Statistics": ("level", "method", "resamples", "seed", "cluster"),
     "Output": ("outputs", "as_json", "brief", "explain", "quiet", "save", "tags", "trusted"),
     "Reading files": (
         *("columns", "system", "run_format", "gold_format", "target", "split", "hits", "engine", "spark_master"),
     ),
 }
-# What most people need of a command with many options, in the order of importance.
+# The common options of commands with many, the most important first.
 _USUAL = (
     *("gold", "metrics", "criteria", "gates", "baseline", "corpus", "outputs", "as_json", "segments", "k", "brief"),
     *("save", "labels", "queries", "model", "columns", "system", "changes", "explain", "like", "quiet", "level"),
@@ -110,7 +108,7 @@ class KaratCommand(click.Command):
         shown = self._shown()
         if len(shown) > FIRST_PAGE and not ctx.meta.get(_ALL):
             usual = [name for name in _USUAL if any(each.name == name for each in shown)][: FIRST_PAGE - 1]
-            left = len(shown) - 1 - len(usual)  # --help-all itself is not one of them
+            left = len(shown) - 1 - len(usual)  # --help-all itself is not counted
             shown = [each for each in shown if each.name in usual]
         else:
             left, shown = 0, [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
@@ -131,7 +129,7 @@ def _help_all(context: click.Context, _: click.Parameter, asked: bool) -> None:
 
 
 def _grouped(options: Iterable[click.Option]) -> Iterator[tuple[str, list[click.Option]]]:
-    """The groups that have an option; of few options one group."""
+    """Yield the groups that have options; up to eight options make one group."""
     left = list(options)
     if len(left) > 8:
         parts = {

@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from karat.history.store import Store
 
 filter_options = all_of(
-    click.option("--system", help="Only of this system."),
-    click.option("--branch", help="Only of this branch."),
-    click.option("--tag", help="Only with this tag."),
-    click.option("--dataset", help="Only of this dataset."),
-    click.option("--since", metavar="TIME", help="Saved at this time or later, such as 2025-06-01."),
-    click.option("--until", metavar="TIME", help="Saved before this, such as 2025-07-01."),
+    click.option("--system", help="Only this system."),
+    click.option("--branch", help="Only this branch."),
+    click.option("--tag", help="Only this tag."),
+    click.option("--dataset", help="Only this dataset."),
+    click.option("--since", metavar="TIME", help="Only runs saved at or after this time, such as 2025-06-01."),
+    click.option("--until", metavar="TIME", help="Only runs saved before this time, such as 2025-07-01."),
 )
 
 
 class Past(click.Group):
-    """The commands about past runs."""
+    """The group of history commands."""
 
     command_class = KaratCommand
 
 
-@click.group("history", cls=Past, short_help="Past runs: list, show, tag, pin, export, import and push.")
+@click.group("history", cls=Past, short_help="List, show, tag, pin, export, import and push past runs.")
 def command() -> None:
-    """Past runs, kept by `karat eval --save` and `karat gate --save`.
+    """Past runs, saved by `karat eval --save` and `karat gate --save`.
 
-    A run is named by its id or the beginning of one, by a tag (its newest run), by a pin, or as latest. Other commands
-    take history:NAME wherever they take a saved result; --baseline and --anchor also take the bare name of a pin.
+    Name a run by its id or the start of it, a tag (its newest run), a pin, or `latest`. Other commands accept
+    history:NAME wherever they accept a saved result. --baseline and --anchor also accept the name of a pin.
 
     \b
     karat history list --branch main
@@ -47,17 +47,17 @@ def command() -> None:
     """
 
 
-@command.command("list", short_help="Runs, the newest first.")
+@command.command("list", short_help="List runs, newest first.")
 @filter_options
-@click.option("-n", "limit", type=click.IntRange(1, 500), default=20, show_default=True, help="How many.")
-@click.option("--after", metavar="PLACE", help="Go on where an earlier list ended.")
+@click.option("-n", "limit", type=click.IntRange(1, 500), default=20, show_default=True, help="Number of runs.")
+@click.option("--after", metavar="PLACE", help="Continue where an earlier list ended.")
 @store_option
 @json_option
 @report_output
 def list_runs(
     limit: int, after: str | None, store: str | None, as_json: bool, outputs: tuple[str, ...], **only: str | None
 ) -> None:
-    """List runs, the newest first, with their most telling metrics."""
+    """List runs with their main metrics, newest first."""
     from karat.cli.scoring import check_outputs, show
     from karat.history.report import list_report
 
@@ -68,9 +68,9 @@ def list_runs(
     show([page], partial(list_report, total=total), as_json, outputs)
 
 
-@command.command("show", short_help="One run, as `karat eval` showed it.")
+@command.command("show", short_help="Show one run as `karat eval` does.")
 @click.argument("run")
-@output_option("As in `karat eval`: report.html, out.json …")
+@output_option("Write files as in `karat eval`: report.html, out.json …")
 @store_option
 @json_option
 def show_run(run: str, outputs: tuple[str, ...], store: str | None, as_json: bool) -> None:
@@ -101,11 +101,11 @@ def show_run(run: str, outputs: tuple[str, ...], store: str | None, as_json: boo
         say(f"wrote {export([result], output, command_line())}", err=True)
 
 
-@command.command("trend", short_help="One metric over time.")
+@command.command("trend", short_help="Show one metric over time.")
 @click.argument("metric")
 @click.option("--where", "segment", metavar="NAME=VALUE", help="Only these queries, such as language=de.")
 @filter_options
-@click.option("-n", "limit", type=click.IntRange(1, 1000), default=30, show_default=True, help="How many runs.")
+@click.option("-n", "limit", type=click.IntRange(1, 1000), default=30, show_default=True, help="Number of runs.")
 @store_option
 @json_option
 @report_output
@@ -118,7 +118,7 @@ def trend(
     outputs: tuple[str, ...],
     **only: str | None,
 ) -> None:
-    """Show METRIC over time with its intervals, the oldest first.
+    """Show METRIC over time with its intervals, oldest first.
 
     \b
     karat history trend recall@5 --branch main
@@ -130,7 +130,7 @@ def trend(
 
     name, equals, value = (segment or "=").partition("=")
     if not equals:
-        raise click.BadParameter(f"{segment!r} is not of the form NAME=VALUE", param_hint="--where")
+        raise click.BadParameter(f"{segment!r} does not have the form NAME=VALUE", param_hint="--where")
     asked = str(parse_metric(metric))
     check_outputs(outputs)
     with _open(store) as opened:
@@ -138,31 +138,31 @@ def trend(
     show([points], partial(trend_report, asked, segment), as_json, outputs)
 
 
-@command.command("tag", short_help="Give a run tags.")
+@command.command("tag", short_help="Add tags to a run.")
 @click.argument("run")
 @click.argument("tags", nargs=-1, required=True)
 @store_option
 def tag(run: str, tags: tuple[str, ...], store: str | None) -> None:
-    """Give RUN one or more TAGS."""
+    """Add TAGS to RUN."""
     with _open(store) as opened:
         run_id = opened.find(run)
         opened.tag(run_id, tags)
     _say(run_id, f"tagged {', '.join(tags)}")
 
 
-@command.command("untag", short_help="Take tags from a run.")
+@command.command("untag", short_help="Remove tags from a run.")
 @click.argument("run")
 @click.argument("tags", nargs=-1, required=True)
 @store_option
 def untag(run: str, tags: tuple[str, ...], store: str | None) -> None:
-    """Take TAGS from RUN."""
+    """Remove TAGS from RUN."""
     with _open(store) as opened:
         run_id = opened.find(run)
         opened.untag(run_id, tags)
-    _say(run_id, f"no longer tagged {', '.join(tags)}")
+    _say(run_id, f"removed {'tag' if len(tags) == 1 else 'tags'} {', '.join(tags)}")
 
 
-@command.command("pin", short_help="Let a name lead to a run: a baseline, or an anchor such as the last release.")
+@command.command("pin", short_help="Pin a run to a name, as baseline or anchor.")
 @click.argument("run")
 @click.argument("name")
 @click.option(
@@ -170,11 +170,11 @@ def untag(run: str, tags: tuple[str, ...], store: str | None) -> None:
     type=click.Choice(["baseline", "anchor"]),
     default="baseline",
     show_default=True,
-    help="A baseline moves with the branch; an anchor stays until the next release.",
+    help="A baseline moves with the branch. An anchor stays, such as the last release.",
 )
 @store_option
 def pin(run: str, name: str, kind: Literal["baseline", "anchor"], store: str | None) -> None:
-    """Let NAME lead to RUN, whatever it led to before.
+    """Pin RUN as NAME. An existing pin moves.
 
     \b
     karat history pin latest main
@@ -185,21 +185,21 @@ def pin(run: str, name: str, kind: Literal["baseline", "anchor"], store: str | N
     with _open(store) as opened:
         run_id = opened.find(run)
         before = opened.pin(run_id, name, kind)
-    moved = f", before: {short(before.run_id)}" if before is not None and before.run_id != run_id else ""
+    moved = f" (was {short(before.run_id)})" if before is not None and before.run_id != run_id else ""
     _say(run_id, f"pinned as {kind} {name}{moved}")
 
 
-@command.command("unpin", short_help="Remove a pin; its run stays.")
+@command.command("unpin", short_help="Remove a pin; the run stays.")
 @click.argument("name")
 @store_option
 def unpin(name: str, store: str | None) -> None:
-    """Remove the pin NAME; its run stays."""
+    """Remove the pin NAME; the run stays."""
     with _open(store) as opened:
         opened.unpin(name)
-    say(f"{name} leads nowhere now")
+    say(f"removed pin {name}")
 
 
-@command.command("pins", short_help="Baselines and anchors.")
+@command.command("pins", short_help="List baselines and anchors.")
 @store_option
 @json_option
 @report_output
@@ -219,7 +219,7 @@ def pins(store: str | None, as_json: bool, outputs: tuple[str, ...]) -> None:
 @click.argument("runs", nargs=-1, required=True)
 @store_option
 def delete(runs: tuple[str, ...], store: str | None) -> None:
-    """Delete RUNS for good. A run that is pinned stays."""
+    """Delete RUNS permanently. Pinned runs cannot be deleted."""
     with _open(store) as opened:
         for run_id in dict.fromkeys([opened.find(run) for run in runs]):
             opened.delete(run_id)
@@ -229,15 +229,15 @@ def delete(runs: tuple[str, ...], store: str | None) -> None:
 @command.command("export", short_help="Write runs to one file.")
 @click.argument("runs", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All runs.")
-@click.option("--output", "-o", required=True, metavar="FILE", help="Such as runs.zip.")
+@click.option("--output", "-o", required=True, metavar="FILE", help="File to write, such as runs.zip.")
 @store_option
 def export_command(runs: tuple[str, ...], everything: bool, output: str, store: str | None) -> None:
-    """Write RUNS, whole and with their tags, to one file, for `karat history import`."""
+    """Write RUNS with their tags to one file, for `karat history import`."""
     from karat.files.atomic_write import check_writable, write_whole
     from karat.history.archive import pack
 
     if bool(runs) == everything:
-        raise click.UsageError("which runs?\nhint: name some, or --all")
+        raise click.UsageError("give either RUNS or --all")
     check_writable(output)
     with _open(store) as opened:
         ids = opened.ids() if everything else [opened.find(run) for run in runs]
@@ -245,13 +245,13 @@ def export_command(runs: tuple[str, ...], everything: bool, output: str, store: 
     say(f"wrote {output}: {_count(len(ids))}", err=True)
 
 
-@command.command("import", short_help="Take runs in from files.")
+@command.command("import", short_help="Import runs from files.")
 @click.argument("files", nargs=-1, required=True)
 @store_option
 def import_command(files: tuple[str, ...], store: str | None) -> None:
-    """Take in the runs of FILES that `karat history export` wrote, or of the Parquet files of a history's folder.
+    """Import runs from FILES written by `karat history export`, or from the Parquet files of a history folder.
 
-    A file of which anything is broken or changed is refused whole.
+    A file with anything damaged or changed is not imported at all.
     """
     from pathlib import Path
 
@@ -261,14 +261,14 @@ def import_command(files: tuple[str, ...], store: str | None) -> None:
         for file in files:
             saved = import_runs(opened, Path(file), file)
             new = sum(run.new for run in saved)
-            say(f"{file}: {_count(len(saved))}, {new} of them new")
+            say(f"{file}: {_count(len(saved))}, {new} new")
 
 
-@command.command("check", short_help="Are all runs whole?")
+@command.command("check", short_help="Check that all runs are intact.")
 @store_option
 @json_option
 def check(store: str | None, as_json: bool) -> None:
-    """Read every run and compare it with its id. Exit code 2 when one is lost or changed."""
+    """Read every run and check it against its id. The exit code is 2 if one is missing or changed."""
     from karat.cli.scoring import print_json
     from karat.errors import KaratError
     from karat.files.progress import working
@@ -280,7 +280,7 @@ def check(store: str | None, as_json: bool) -> None:
         for run_id in ids:
             try:
                 if opened.kept(run_id).id != run_id:
-                    broken[run_id] = "it is not what was saved"
+                    broken[run_id] = "the content has changed since it was saved"
             except KaratError as error:
                 broken[run_id] = str(error)
         left = opened.clean()
@@ -289,7 +289,10 @@ def check(store: str | None, as_json: bool) -> None:
     else:
         for run_id, problem in broken.items():
             say_text(f"{short(run_id)}: {problem}")
-        say(f"{_count(len(ids))}, {len(broken)} broken" + (f"; removed {left} unfinished files" if left else ""))
+        say(
+            f"{_count(len(ids))}, {len(broken)} broken"
+            + (f"; removed {left} unfinished {'file' if left == 1 else 'files'}" if left else "")
+        )
     if broken:
         raise SystemExit(2)
 

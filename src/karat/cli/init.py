@@ -1,4 +1,4 @@
-"""`karat init`: the files with which a repository starts to gate."""
+"""`karat init`: write gates and a CI workflow into a repository."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 )
 @click.argument("folder", default=".")
 @click.option("--gold", "-g", metavar="FILE", help="Gold set.  [default: gold.* or qrels.*, also in data/ and eval/]")
-@click.option("--run", metavar="FILE", help="A run: floors are set by what it reaches.  [default: run.jsonl]")
-@click.option("--retriever", metavar="RETRIEVER", help="What `karat run` asks, such as my_app:search.")
+@click.option("--run", metavar="FILE", help="Run whose scores set the floors.  [default: run.jsonl]")
+@click.option("--retriever", metavar="RETRIEVER", help="Retriever for `karat run`, such as my_app:search.")
 @click.option(
     "--install",
     metavar="PACKAGE",
-    help="What the workflow installs, pinned: git+https://HOST/OWNER/karat@COMMIT.  [default: as this Karat was]",
+    help="Karat for the workflow, pinned: git+https://HOST/OWNER/karat@COMMIT.  [default: as installed here]",
 )
-@click.option("--branch", help="Branch that changes are merged into.  [default: as git says, else main]")
-@click.option("--gitlab", is_flag=True, help="A GitLab pipeline instead of a GitHub workflow.")
-@click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing.")
+@click.option("--branch", help="Branch that changes are merged into.  [default: from git, else main]")
+@click.option("--gitlab", is_flag=True, help="Write a GitLab pipeline instead of a GitHub workflow.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written without writing it.")
 @options_of(Options, "columns")
 def command(
     folder: str,
@@ -48,10 +48,10 @@ def command(
     dry_run: bool,
     columns: str | None,
 ) -> None:
-    """Write gates that fit the gold set, their schema and a CI workflow into FOLDER. What exists is kept.
+    """Write gates that fit the gold set, their schema and a CI workflow into FOLDER. Existing files are kept.
 
-    Without a gold set a template is written. With a run, floors are set a little below what it reaches. At the end
-    the files are checked as `karat check` does.
+    Without a gold set, a template is written. With a run, floors are set slightly below its scores. Finally, the files
+    are checked as by `karat check`.
 
     \b
     karat init
@@ -67,10 +67,10 @@ def command(
     root = Path(folder)
     if root.exists() and not root.is_dir():
         raise ConfigError(
-            "no folder",
+            "not a folder",
             code="not-a-folder",
             file=folder,
-            hint="name the folder of your repository, or none for this one",
+            hint="name the folder of your repository, or leave it out to use this one",
         )
     found = _named(look_around(root), root, gold, run)
     read = _read_gold(root, found, columns)
@@ -96,7 +96,7 @@ def command(
 
 
 def _named(found: RepositoryFiles, root: Path, gold: str | None, run: str | None) -> RepositoryFiles:
-    """What was found, with the files that the command line names."""
+    """Replace found files with those given on the command line."""
     import msgspec
 
     from karat.gates.repository import from_top
@@ -107,7 +107,7 @@ def _named(found: RepositoryFiles, root: Path, gold: str | None, run: str | None
 
 
 def _read_gold(root: Path, found: RepositoryFiles, columns: str | None) -> Gold:
-    """The gold set that is there, else that of the template."""
+    """Read the existing gold set, else the template's."""
     from tempfile import TemporaryDirectory
 
     from karat.cli.scoring import mapped_fields
@@ -123,7 +123,7 @@ def _read_gold(root: Path, found: RepositoryFiles, columns: str | None) -> Gold:
 
 
 def _measured(root: Path, found: RepositoryFiles, facts: GoldFacts, columns: str | None) -> Result | None:
-    """What the run reaches in all that gates may ask for; None where there is no run of one system."""
+    """Score the run in every metric that gates may use; None without a run of one system."""
     from karat.cli.options import named_options
     from karat.cli.scoring import score_files
     from karat.gates.starter import starter_metrics
@@ -170,19 +170,19 @@ def _workflow(
 def _warnings(root: Path, found: RepositoryFiles, facts: GoldFacts, measured: Result | None) -> Iterator[str]:
     where = root.resolve()
     if not (where / ".git").exists() and any((folder / ".git").exists() for folder in where.parents):
-        yield "this is not the top of the repository, and CI reads its files only there"
+        yield "this is not the root of the repository, where CI looks for its files"
     if found.other_golds:
-        yield f"{found.gold} is taken for the gold set; --gold names another: {', '.join(found.other_golds)}"
+        yield f"using {found.gold} as the gold set; choose another with --gold: {', '.join(found.other_golds)}"
     if found.run is not None and found.gold is not None and measured is None:
-        yield f"{found.run} holds several systems, so that floors are not set by it; --run names another"
+        yield f"{found.run} has several systems, so it sets no floors; choose another run with --run"
     elif measured is not None and measured.doubts:
-        yield f"floors are not set by {found.run}, because its scores are in doubt: see below"
+        yield f"{found.run} sets no floors, because its scores are in doubt: see below"
 
 
 def _files(
     found: RepositoryFiles, facts: GoldFacts, measured: Result | None, workflow: Workflow, columns: str | None
 ) -> Iterator[tuple[str, str]]:
-    """(path in the repository, text)."""
+    """Yield (path in the repository, text) of each file."""
     from karat.gates.repository import NEW_GOLD, quoted, template
     from karat.gates.starter import criteria_text, starter_gates
     from karat.schemas import schema_text
@@ -195,11 +195,11 @@ def _files(
     yield gold, template(NEW_GOLD)
     yield workflow.name, workflow.text()
     if columns is not None:
-        yield "karat.yaml", f"# What the fields of the files are for; every command reads it.\nmap: {quoted(columns)}\n"
+        yield "karat.yaml", f"# Names of the fields in your files; every command reads this.\nmap: {quoted(columns)}\n"
 
 
 def _put(file: Path, text: str, dry_run: bool) -> str:
-    """Write it unless something is there; what was done, in one word."""
+    """Write the file unless it exists; return what was done."""
     from karat.files.atomic_write import write_whole
 
     if file.exists() or file.is_symlink():
@@ -212,28 +212,28 @@ def _put(file: Path, text: str, dry_run: bool) -> str:
 
 
 def _to_fill_in(found: RepositoryFiles, facts: GoldFacts, workflow: Workflow, retriever: str | None) -> Iterator[str]:
-    """What only the user knows, with its place in the workflow."""
+    """Yield what the user must fill in, and where."""
     from karat.files.installed import EXAMPLE
     from karat.gates.repository import NEW_GOLD, PLACEHOLDER, needs_corpus
 
     prefix = "KARAT_" if workflow.host == "gitlab" else ""
     package = "KARAT_PACKAGE" if prefix else "KARAT"
     if not workflow.install:
-        yield f"{package} in {workflow.name}: what pip installs, a commit of Karat's repository, such as {EXAMPLE}"
+        yield f"{package} in {workflow.name}: package for pip, pinned to a commit, such as {EXAMPLE}"
     if workflow.retriever == PLACEHOLDER and retriever is None:
-        yield f"{prefix}RETRIEVER in {workflow.name}: your function, query to hits, in place of {PLACEHOLDER}"
+        yield f"{prefix}RETRIEVER in {workflow.name}: your function (query → hits) instead of {PLACEHOLDER}"
     if needs_corpus(workflow.retriever) and workflow.corpus is None:
-        yield f"{prefix}CORPUS in {workflow.name}: what {workflow.retriever} searches"
+        yield f"{prefix}CORPUS in {workflow.name}: the corpus that {workflow.retriever} searches"
     if not facts.texts and workflow.queries is None:
-        yield f"{prefix}QUERIES in {workflow.name}: a file with the texts of the queries, which {workflow.gold} lacks"
+        yield f"{prefix}QUERIES in {workflow.name}: a file with query texts, because {workflow.gold} has none"
     if found.gold is None:
-        yield f"{NEW_GOLD}: your own questions in place of the two examples"
+        yield f"{NEW_GOLD}: your own questions instead of the two examples"
     if workflow.host == "gitlab":
         yield f".gitlab-ci.yml: `include: [{{local: {workflow.name}}}]`"
 
 
 def _check(root: Path, found: RepositoryFiles, columns: str | None) -> bool:
-    """`karat check` of what is there; whether a file cannot be used."""
+    """Check the existing files; return whether one cannot be used."""
     from karat.cli.scoring import mapped_fields, print_reports
     from karat.gates.repository import NEW_GOLD
     from karat.report.catalogue import checked_report

@@ -15,23 +15,22 @@ from karat.llm.options import ModelOptions
 from karat.options.option import options_in
 
 
-@click.command("judge", cls=KaratCommand, short_help="Let a model grade a pool of pairs, and test the model.")
+@click.command("judge", cls=KaratCommand, short_help="Grade a pool of pairs with a model, and test the model.")
 @click.argument("pool")
 @options_of(JudgeOptions, "judge")
-@click.option("--output", "-o", default="labels.jsonl", show_default=True, metavar="FILE", help="The labels.")
+@click.option("--output", "-o", default="labels.jsonl", show_default=True, metavar="FILE", help="Labels to write.")
 @options_of(JudgeOptions, "prompt", "corpus", "annotator", "canaries", "model", *options_in(ModelOptions))
 @dry_run_option
 @json_option
 @table_option
 def command(pool: str, output: str, dry_run: bool, as_json: bool, outputs: tuple[str, ...], **options: Any) -> None:
-    """Let a model grade every pair of POOL: 2 answers the query, 1 a part of it, 0 does not help.
+    """Grade every pair of POOL with a model: 2 answers the query, 1 answers a part of it, 0 does not help.
 
-    A pair that it cannot grade is missing, never 0. Any OpenAI-compatible endpoint will do; the key comes from
-    KARAT_LLM_KEY or OPENAI_API_KEY. Every answer is kept on the disk: the same command, given again, pays for nothing
-    twice.
+    A pair that the model cannot grade is missing, never 0. Any OpenAI-compatible endpoint works; the key is read from
+    KARAT_LLM_KEY or OPENAI_API_KEY. Every reply is cached, so repeating the command does not pay for it again.
 
-    Canaries (hidden commands, words without sense, passages of other queries) are mixed in. A judge that falls for them
-    is unfit: exit code 1.
+    Canaries (hidden commands, nonsense, passages of other queries) are mixed in. If the judge falls for them, the exit
+    code is 1.
 
     \b
     karat labels judge pool.jsonl --model gpt-4.1-mini --dry-run
@@ -46,6 +45,7 @@ def command(pool: str, output: str, dry_run: bool, as_json: bool, outputs: tuple
     from karat.labels.files import check_labels
     from karat.labels.judge.judge import Judging
     from karat.report.models import judging_report
+    from karat.results.numbers import counted
     from karat.settings import load_config
 
     target = Path(output)
@@ -57,7 +57,7 @@ def command(pool: str, output: str, dry_run: bool, as_json: bool, outputs: tuple
     done = run_paid(judging.estimate(), partial(judging.run, target), judging_report, dry_run, as_json, outputs)
     if done is None:
         return
-    say(f"wrote {output}: {len(done.labels):,} labels in {done.seconds:.1f} s", err=True)
+    say(f"wrote {output}: {counted(len(done.labels), 'label')} in {done.seconds:.1f} s", err=True)
     if not any(done.grades.values()):
         what = f"no pair got a grade: {done.missing_examples[0]}"
         raise ConfigError(what, code="nothing-judged", file=output, hint="use another model or prompt")

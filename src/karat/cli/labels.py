@@ -1,4 +1,4 @@
-"""`karat labels`: from what runs found to gold that people and models agree on."""
+"""`karat labels`: turn unjudged hits into gold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _STEPS = ("pool", "label", "judge", "agree", "calibrate", "merge")
 
 
 class Steps(click.Group):
-    """The commands of a labelling, in the order in which they are used."""
+    """The commands of labelling, in order of use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*_STEPS]
@@ -22,9 +22,11 @@ class Steps(click.Group):
         return found
 
 
-@click.command("labels", cls=Steps, short_help="Pool what runs found, label it, judge it, settle it, make it gold.")
+@click.command(
+    "labels", cls=Steps, short_help="Collect unjudged hits, label them, and merge the labels into the gold set."
+)
 def command() -> None:
-    """Labels for what the gold set does not know.
+    """Label hits that the gold set does not judge.
 
     \b
     karat labels pool old.jsonl new.jsonl --gold gold.jsonl -o pool.jsonl

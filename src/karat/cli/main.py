@@ -1,4 +1,4 @@
-"""`karat`: one file per command, loaded when it is asked for."""
+"""`karat`: one file per command, loaded when it is used."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from karat.cli.streams import open_streams
 from karat.cli.trust import trust_option
 from karat.errors import KaratError, shorten
 
-# What commands are for → name → module. A new command is one new file and its name here.
+# Group → name → module. To add a command, add a file and its name here.
 COMMANDS: dict[str, dict[str, str]] = {
     "Measure": {"eval": "eval_command", "compare": "compare", "gate": "gate"},
     "Make runs": {"run": "run_command", "baseline": "baseline", "stress": "stress"},
     "Make gold": {"labels": "labels", "synthesize": "synthesize"},
-    "Keep and show": {"history": "history", "serve": "serve", "mcp": "mcp"},
-    "Look and set up": {"check": "check", "metrics": "metrics", "init": "init"},
+    "Save and show": {"history": "history", "serve": "serve", "mcp": "mcp"},
+    "Check and set up": {"check": "check", "metrics": "metrics", "init": "init"},
 }
-# Commands below a command that is one itself: `karat eval RUN` and `karat eval sweep RUN`.
+# Sub-commands of a command that also works by itself: `karat eval RUN` and `karat eval sweep RUN`.
 BELOW: dict[str, dict[str, str]] = {
     "eval": {"sweep": "sweep", "triage": "triage", "power": "power"},
     "gate": {"selftest": "selftest", "comment": "comment"},
@@ -49,7 +49,7 @@ def load_command(module: str) -> click.Command:
 
 
 class Commands(click.Group):
-    """The commands, by what they are for; each is loaded when it is asked for."""
+    """The commands in groups. Each is loaded when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*_MODULES]
@@ -82,12 +82,12 @@ class Commands(click.Group):
 
 
 def _about(name: str, module: str) -> str:
-    below = f" With {', '.join(BELOW[name])}." if name in BELOW else ""
+    below = f" Sub-command{'s' * (len(BELOW[name]) > 1)}: {', '.join(BELOW[name])}." if name in BELOW else ""
     return load_command(module).get_short_help_str(200) + below
 
 
 def every_command() -> dict[str, click.Command]:
-    """Every command by what one types for it: `eval`, `eval sweep`, `labels pool` …"""
+    """Every command by the words that call it: `eval`, `eval sweep`, `labels pool` …"""
     found: dict[str, click.Command] = {}
     for name, module in _MODULES.items():
         command = load_command(module)
@@ -121,27 +121,29 @@ def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> No
 )
 @trust_option
 def karat_command() -> None:
-    """How good is our retriever, how sure are we of that, where does it lose, may this change ship?
+    """Evaluate retrieval: how good is it, how certain is that, where does it fail, and can a change ship?
 
-    Start with `karat eval RUN --gold GOLD`; `karat COMMAND --help` tells more about each.
+    Start with `karat eval RUN --gold GOLD`. `karat COMMAND --help` describes each command.
 
-    Exit codes: 0 all is well, 1 it may not ship, 2 Karat could not judge (bad input or configuration).
+    Exit codes: 0 success, 1 a gate failed, 2 bad input or configuration.
     """
 
 
 def main() -> None:
-    """The command line. Its exit code is 0, 1, 2 or 130, whatever happens; only a verdict says 1."""
+    """Run the command line. The exit code is always 0, 1, 2 or 130; only a verdict exits with 1."""
     open_streams()
-    # Nearly all that a command makes stays until it ends; to look through it for garbage every 700 objects, and once
-    # more at the end, would be a tenth of a short command.
+    # Most objects live until the command ends. Collecting garbage every 700 objects, and again at the end, would take
+    # a tenth of the time of a short command.
     gc.set_threshold(100_000)
     error: BaseException | None = None
     try:
-        found = copy_context().run(karat_command.main, standalone_mode=False)  # what it sets holds for this call
+        found = copy_context().run(
+            karat_command.main, standalone_mode=False
+        )  # context variables apply to this call only
         code = found if isinstance(found, int) else 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 2
-    except BaseException as raised:  # polars' PanicException is no Exception
+    except BaseException as raised:  # polars' PanicException is not an Exception
         error, code = raised, _told(raised)
     try:
         sys.stdout.flush()
@@ -155,7 +157,7 @@ def main() -> None:
 
 
 def _told(error: BaseException) -> int:
-    """Say what went wrong. Returns the exit code."""
+    """Print the error and return the exit code."""
     if isinstance(error, KaratError):
         _say(str(error))
         return error.exit_code
@@ -168,7 +170,7 @@ def _told(error: BaseException) -> int:
     if isinstance(error, OSError):
         _say(f"{error.filename or 'a file'}: {error.strerror or error}")
     elif isinstance(error, MemoryError):
-        _say("not enough memory\nhint: use a machine with more, or a smaller file")
+        _say("not enough memory\nhint: use a machine with more memory, or a smaller file")
     elif os.environ.get("KARAT_TRACEBACK"):
         raise error
     else:

@@ -1,4 +1,4 @@
-"""`karat labels merge`: labels of people become part of the gold set."""
+"""`karat labels merge`: merge people's labels into the gold set."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from karat.scoring.options import Options
 
 @click.command("merge", cls=KaratCommand, short_help="Merge people's labels into a new version of the gold set.")
 @click.argument("labels", nargs=-1, required=True)
-@click.option("--gold", "-g", required=True, help="Gold set; or a file of bare queries, where nothing is judged yet.")
-@click.option("--output", "-o", required=True, metavar="FILE", help="The new gold set, JSONL.")
+@click.option("--gold", "-g", required=True, help="Gold set, or a file of queries without judgements.")
+@click.option("--output", "-o", required=True, metavar="FILE", help="New gold set, JSONL.")
 @click.option(
-    "--version", metavar="NAME", help="Of the new gold set.  [default: the old one, and a hash of the labels]"
+    "--version", metavar="NAME", help="Version of the new gold set.  [default: the old one plus a hash of the labels]"
 )
 @options_of(LabelOptions, "max_grade", "gold_scale")
 @options_of(Options, "doc_of")
@@ -36,10 +36,10 @@ def command(
     target: str | None,
     split: str,
 ) -> None:
-    """Merge LABELS of people into a gold set, and write a new version of it that says where each label comes from.
+    """Merge LABELS from people into a gold set, and write a new version that records where each label comes from.
 
-    What the gold set judges itself is not changed. Labels of models are left out: they stay
-    beside the gold set (`karat eval --labels`). Annotators who disagree are settled first, with `karat labels agree`.
+    Existing judgements are not changed. Labels from models are left out; use them with `karat eval --labels`. If
+    annotators disagree, settle that first with `karat labels agree`.
 
     \b
     karat labels merge labels.jsonl --gold gold.jsonl -o gold_v2.jsonl --version v2
@@ -50,6 +50,7 @@ def command(
     from karat.labels.labelled_gold import read_gold_or_queries
     from karat.labels.merge import merge_labels
     from karat.report.labels import merge_report
+    from karat.results.numbers import counted
 
     check_writable(output, [gold, *labels])
     fields = mapped_fields(columns)
@@ -59,4 +60,4 @@ def command(
     made = merge_labels(read, labels, version=version, doc_of=doc_of, highest=max_grade, gold_scale=gold_scale)
     write_whole(output, made.text())
     show([made.merging], merge_report, as_json)
-    say(f"wrote {output}: version {made.merging.version}, {made.merging.added:,} labels added", err=True)
+    say(f"wrote {output}: version {made.merging.version}, {counted(made.merging.added, 'label')} added", err=True)

@@ -1,4 +1,4 @@
-"""`karat metrics`: what can be measured, and how it is defined."""
+"""`karat metrics`: list metrics and their definitions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from karat.cli.say import say_data
 
 
 @click.command(
-    "metrics", cls=KaratCommand, short_help="List the metrics with definition, convention and trec_eval's name."
+    "metrics", cls=KaratCommand, short_help="List the metrics with definition, convention and trec_eval name."
 )
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the whole reference as Markdown.")
 @report_output
 def command(name: str | None, as_json: bool, markdown: bool, outputs: tuple[str, ...]) -> None:
-    """List all metrics, or say everything about one (NAME, an alias works too)."""
+    """List all metrics, or describe one (NAME or an alias)."""
     from karat.cli.scoring import check_outputs, show
     from karat.report.catalogue import metrics_report
     from karat.scoring.metrics.reference import describe, describe_all, reference

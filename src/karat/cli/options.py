@@ -1,4 +1,4 @@
-"""Options of commands: those of the lists (`karat.options`), and what several commands share besides."""
+"""Options of commands: those from option lists (`karat.options`), and others that several commands share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 1_000_000_000
 
 
 class NeedsGold(KaratCommand):
-    """A command whose gold set is an option: said to those who give it as a second argument."""
+    """A command with a required --gold. If it is missing, the error shows the command to type."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)
@@ -36,7 +36,7 @@ class NeedsGold(KaratCommand):
 
 
 def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """One decorator for several, shown in the order in which they are given."""
+    """Combine several decorators into one; help shows the options in this order."""
 
     def add(command: F) -> F:
         for option in reversed(options):
@@ -47,7 +47,7 @@ def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 class Count(click.IntRange):
-    """How many of something, from `least` on, and up to what a computer can count in a lifetime."""
+    """A whole number of at least `least` and at most a billion."""
 
     def __init__(self, least: int) -> None:
         super().__init__(min=least)
@@ -60,7 +60,7 @@ class Count(click.IntRange):
 
 
 class _Limited:
-    """A number with limits, which the list of options checks: what it refuses is said as in Python."""
+    """A number with limits, checked by the option list, so that errors are the same as in Python."""
 
     parse: click.ParamType[Any]
 
@@ -88,11 +88,11 @@ class _Number(_Limited, click.FloatRange):
 
 
 class ListedOption(click.Option):
-    """An option that a list describes."""
+    """An option from an option list."""
 
 
 def options_of(kind: type, *names: str, **changes: Any) -> Callable[[F], F]:
-    """The options of these names, as their list says them; `changes`: what a command says otherwise."""
+    """Add the named options of a list. `changes` overrides how a command declares them."""
     known = options_in(kind)
     return all_of(*(_declared(known[name], **changes) for name in names))
 
@@ -101,7 +101,7 @@ def _declared(option: Option, **changes: Any) -> Callable[[F], F]:
     flags = [f"--{option.name.replace('_', '-')}"] if option.flags is None else option.flags
     about, kind = option.about, option.plain_type
     if option.name == "columns":
-        about += " Repeat it for another file."
+        about += " Repeat for other files."
     if option.repeats:
         about = f"{about.removesuffix('.')}; repeat for more."
     elif option.instead:
@@ -114,7 +114,7 @@ def _declared(option: Option, **changes: Any) -> Callable[[F], F]:
     else:
         given = option.default is not MISSING and option.default is not None and not option.instead
         said |= {"type": _type(option), "default": option.default if given else None, "show_default": given}
-    if option.name == "columns":  # a map for each file may be pasted one after the other
+    if option.name == "columns":  # one map per file may be given
         said |= {"multiple": True, "callback": _joined_maps, "default": None, "show_default": False}
     if "default" in changes:
         changes["show_default"] = True
@@ -125,21 +125,21 @@ def _type(option: Option) -> Any:
     if option.choices:
         return _choice(option.choices)
     if option.plain_type not in (int, float):
-        return str  # it may be many things, of which a command line can say one
+        return str  # of the types that it accepts, a command line can only give text
     if option.limits == [None] * 4:
         return option.plain_type
     return _Whole(option) if option.plain_type is int else _Number(option)
 
 
 def _choice(choices: tuple[Any, ...]) -> click.ParamType[Any]:
-    """One of some texts or of some numbers."""
+    """A choice of texts or numbers."""
     if isinstance(choices[0], str):
         return click.Choice(choices)
     return _Numbers([str(choice) for choice in choices])
 
 
 class _Numbers(click.Choice):  # type: ignore[type-arg]
-    """One of some whole numbers."""
+    """A choice of whole numbers."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return int(super().convert(str(value), param, ctx))
@@ -158,13 +158,13 @@ def _named_runs(ctx: click.Context, option: click.Parameter, given: tuple[str, .
 
 
 def named_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Of some options those that the command line names; the others are left to the defaults of the lists."""
+    """Return the options given on the command line; the others keep the defaults of their lists."""
     source = click.get_current_context().get_parameter_source
     return {name: value for name, value in options.items() if source(name) is click.core.ParameterSource.COMMANDLINE}
 
 
 def input_files(options: Mapping[str, Any], *kinds: type) -> list[str]:
-    """The files that some options name, which no output may replace."""
+    """Return the input files among the options; no output may overwrite them."""
     found: list[str] = []
     for option in (option for kind in kinds or (Options, LabelOptions) for option in options_in(kind).values()):
         value = options.get(option.name)
@@ -174,7 +174,7 @@ def input_files(options: Mapping[str, Any], *kinds: type) -> list[str]:
 
 
 class MetricName(click.ParamType):  # type: ignore[type-arg]
-    """A metric, or several with commas between; shells complete it."""
+    """One or more metrics, separated by commas, with shell completion."""
 
     name = "text"
 
@@ -192,7 +192,7 @@ metric_option = click.option(
     "metrics",
     type=MetricName(),
     multiple=True,
-    help="Metric such as recall@5; repeat, or separate by commas. `karat metrics` lists them.",
+    help="Metric, such as recall@5; repeat or separate with commas. `karat metrics` lists them.",
 )
 
 gold_option = click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
@@ -212,33 +212,33 @@ grade_option = options_of(LabelOptions, "max_grade")
 
 gate_options = all_of(
     click.argument("run"),
-    click.option("--gold", "-g", help="Gold set; not needed when RUN is a result saved by `karat eval`."),
-    click.option("--criteria", "-c", metavar="FILE", help="Gates.  [default: ship-criteria.yaml]"),
-    click.option("--gate", "gates", multiple=True, help="A gate as text, such as 'recall@5 >= 0.85'; repeat for more."),
-    click.option("--baseline", "-b", metavar="RUN", help="A run or saved result that it may not fall behind."),
+    click.option("--gold", "-g", help="Gold set; not needed if RUN is a saved result."),
+    click.option("--criteria", "-c", metavar="FILE", help="File with gates.  [default: ship-criteria.yaml]"),
+    click.option("--gate", "gates", multiple=True, help="A gate, such as 'recall@5 >= 0.85'; repeat for more."),
+    click.option("--baseline", "-b", metavar="RUN", help="Run or saved result to compare with."),
 )
 
 save_options = all_of(
     trust_option,
-    click.option("--save/--no-save", default=None, help="Keep it in the history.  [default: karat.yaml, else not]"),
-    click.option("--tag", "tags", multiple=True, metavar="NAME", help="Keep it under this tag; repeat for more."),
+    click.option("--save/--no-save", default=None, help="Save to the history.  [default: karat.yaml, else no]"),
+    click.option("--tag", "tags", multiple=True, metavar="NAME", help="Save with this tag; repeat for more."),
 )
 
 store_option = all_of(
     click.option(
-        "--store", metavar="PLACE", help="Folder or postgresql:// URL.  [default: KARAT_STORE, karat.yaml, else .karat]"
+        "--store",
+        metavar="PLACE",
+        help="History: folder or postgresql:// URL.  [default: KARAT_STORE, karat.yaml, .karat]",
     ),
     trust_option,
 )
 
 chunk_options = all_of(
-    click.option("--chunk-words", "tokens", type=int, help="Words per chunk of a folder of texts.  [default: 200]"),
-    click.option("--chunk-overlap", "overlap", type=int, help="Words shared with the chunk before.  [default: 40]"),
+    click.option("--chunk-words", "tokens", type=int, help="Words per chunk, for a folder of texts.  [default: 200]"),
+    click.option("--chunk-overlap", "overlap", type=int, help="Words shared with the previous chunk.  [default: 40]"),
 )
 
-dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Only say how many calls there would be, and what they cost."
-)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the number of calls and the estimated cost.")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
 
@@ -248,16 +248,16 @@ def output_option(about: str) -> Callable[[F], F]:
 
 
 report_output = output_option(
-    "Also write out.html, out.json or out.md; NAME=out.csv or NAME=out.parquet writes one table; repeat for more."
+    "Write out.html, out.json or out.md. NAME=out.csv or NAME=out.parquet writes one table. Repeat for more."
 )
 
-# For commands whose -o is what they make.
+# For commands whose -o is their main output.
 table_option = click.option(
     "--table",
     "outputs",
     multiple=True,
     metavar="NAME=FILE",
-    help="Also write one of the tables shown, as .csv or .parquet; repeat for more.",
+    help="Write one of the tables shown, as .csv or .parquet; repeat for more.",
 )
 
 report_options = all_of(json_option, report_output, reading_options)

@@ -1,4 +1,4 @@
-"""`karat labels pool`: what should be labelled."""
+"""`karat labels pool`: collect pairs to label."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from karat.labels.options import LabelOptions
 from karat.scoring.options import Options
 
 
-@click.command("pool", cls=KaratCommand, short_help="Collect what runs found and nobody has judged, to be labelled.")
+@click.command("pool", cls=KaratCommand, short_help="Collect unjudged hits of runs for labelling.")
 @click.argument("runs", nargs=-1, required=True)
-@click.option("--gold", "-g", required=True, help="Gold set; or a file of bare queries, where nothing is judged yet.")
-@click.option("--output", "-o", required=True, metavar="FILE", help="The pool, JSONL.")
-@click.option("--depth", "k", type=Count(1), default=10, show_default=True, help="Hits of each run to look at.")
-@click.option("--corpus", help="Corpus: lends hits their texts and titles.")
-@click.option("--labelled", multiple=True, metavar="FILE", help="Labels given already; repeat for more.")
+@click.option("--gold", "-g", required=True, help="Gold set, or a file of queries without judgements.")
+@click.option("--output", "-o", required=True, metavar="FILE", help="Pool to write, JSONL.")
+@click.option("--depth", "k", type=Count(1), default=10, show_default=True, help="Hits of each run to include.")
+@click.option("--corpus", help="Corpus with the texts and titles of hits.")
+@click.option("--labelled", multiple=True, metavar="FILE", help="Existing labels; repeat for more.")
 @options_of(LabelOptions, "max_grade", "gold_scale")
-@click.option("--only-differences", is_flag=True, help="Only pairs whose label can change the comparison of the runs.")
-@click.option("--budget", type=Count(1), metavar="N", help="The N pairs that may change it most.")
-@click.option("--sample", type=Count(1), metavar="N", help="N pairs at random.")
-@click.option("--metric", "-m", help="What a change is measured by.  [default: ndcg@k]")
-@options_of(Options, "seed", help="Of the order and the sample.")
+@click.option("--only-differences", is_flag=True, help="Only pairs whose label can change how the runs compare.")
+@click.option("--budget", type=Count(1), metavar="N", help="Only the N pairs that can change it most.")
+@click.option("--sample", type=Count(1), metavar="N", help="Only N random pairs.")
+@click.option("--metric", "-m", help="Metric of the comparison.  [default: ndcg@k]")
+@options_of(Options, "seed", help="Seed of the order and the sample.")
 @options_of(Options, "doc_of")
 @json_option
 @table_option
@@ -41,10 +41,10 @@ def command(
     outputs: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Pool the first k hits of RUNS that the gold set does not judge, each pair once, in random order.
+    """Collect the unjudged pairs among the first hits of RUNS, each once, in random order.
 
-    `karat labels label` shows them to a person, `karat labels judge` to a model. Neither shows ranks and runs:
-    they are in the field `origin`.
+    `karat labels label` shows them to a person, `karat labels judge` to a model. Neither sees ranks and runs, which
+    are in the field `origin`.
 
     \b
     karat labels pool old.jsonl new.jsonl --gold gold.jsonl --corpus corpus.jsonl -o pool.jsonl

@@ -1,4 +1,4 @@
-"""`karat eval power`: how sure can this set be."""
+"""`karat eval power`: which differences a gold set can detect."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from karat.scoring.options import Options
 
 
 @click.command(
-    "power", cls=KaratCommand, short_help="Which differences can this set find, and how many queries do others need."
+    "power",
+    cls=KaratCommand,
+    short_help="Show which differences a gold set can detect, and how many queries others need.",
 )
 @click.argument("run")
-@click.option("--gold", "-g", help="Gold set; not needed for results saved by `karat eval`.")
-@click.option("--detect", type=float, default=0.03, show_default=True, help="The difference that should be found.")
-@click.option("--against", metavar="RUN", help="A second run, to measure how much two runs differ by chance.")
-@click.option("--power", type=float, default=0.8, show_default=True, help="How often it should be found.")
+@click.option("--gold", "-g", help="Gold set; not needed if RUN is a saved result.")
+@click.option("--detect", type=float, default=0.03, show_default=True, help="Difference to detect.")
+@click.option("--against", metavar="RUN", help="Second run, to measure how the scores of two runs vary.")
+@click.option("--power", type=float, default=0.8, show_default=True, help="Probability of detecting it.")
 @click.option(
     "--correlation",
     type=float,
     default=0.5,
     show_default=True,
-    help="How alike two versions score, where no second run tells.",
+    help="Assumed correlation between two versions, without --against.",
 )
 @metric_option
 @options_of(
@@ -55,7 +57,7 @@ def command(
     outputs: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Say which differences the gold set can find at all, by the spread of RUN's scores.
+    """Show which differences the gold set can detect, given the spread of RUN's scores.
 
     \b
     karat eval power run.jsonl --gold gold.jsonl --detect 0.03

@@ -1,4 +1,4 @@
-"""`karat history push`: runs to a server."""
+"""`karat history push`: send runs to a server."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from karat.cli.options import store_option
 from karat.cli.say import say
 
 
-@click.command("push", cls=KaratCommand, short_help="Send runs of the history to a `karat serve` elsewhere.")
+@click.command("push", cls=KaratCommand, short_help="Send runs to a `karat serve` server.")
 @click.argument("url")
 @click.argument("runs", nargs=-1)
-@click.option("--token-file", metavar="FILE", help="Token of that server.  [default: KARAT_TOKEN]")
+@click.option("--token-file", metavar="FILE", help="Token of the server.  [default: KARAT_TOKEN]")
 @click.option("--timeout", type=click.IntRange(1, 3600), default=60, show_default=True, help="Seconds to wait.")
 @store_option
 def command(url: str, runs: tuple[str, ...], token_file: str | None, timeout: int, store: str | None) -> None:
-    """Send RUNS (without any: the latest) of the history here to the server at URL.
+    """Send RUNS of the local history (default: the latest) to the server at URL.
 
-    What is there already stays as it is.
+    Runs that the server already has are not changed.
 
     \b
     karat eval run.jsonl --gold gold.jsonl --save
@@ -39,4 +39,4 @@ def command(url: str, runs: tuple[str, ...], token_file: str | None, timeout: in
     with working(f"sending to {url}"):
         sent = push(url, content, token, timeout)
     for run_id, new in sent:
-        say(f"{short(run_id)}: {'sent' if new else 'was there already'}")
+        say(f"{short(run_id)}: {'sent' if new else 'already there'}")

@@ -1,4 +1,4 @@
-"""`karat run`: ask a retriever every query and log its answers."""
+"""`karat run`: run a retriever over queries and log its hits."""
 
 from __future__ import annotations
 
@@ -28,35 +28,37 @@ if TYPE_CHECKING:
     "-q",
     "-g",
     required=True,
-    help="Gold set (its queries are asked), or a file of bare queries.",
+    help="Gold set, or a file of queries.",
 )
-@click.option("--corpus", help="What is searched: JSONL, a BEIR folder, or a folder of text or Markdown files.")
-@click.option("--depth", "k", type=Count(1), default=50, show_default=True, help="Hits to log for each query.")
+@click.option("--corpus", help="Corpus to search: JSONL, a BEIR folder, or a folder of text or Markdown files.")
+@click.option("--depth", "k", type=Count(1), default=50, show_default=True, help="Hits to log per query.")
 @click.option(
-    "--output", "-o", metavar="FILE", help="The run log; for several a folder.  [default: run.jsonl; the folder runs]"
+    "--output", "-o", metavar="FILE", help="Run log, or a folder for several.  [default: run.jsonl, or the folder runs]"
 )
-@click.option("--config", metavar="FILE", help="YAML with options of the retriever.")
-@click.option("--workers", type=Count(1), default=1, show_default=True, help="Queries asked at once.")
-@click.option("--timeout", type=float, default=30.0, show_default=True, metavar="S", help="Seconds for one query.")
-@click.option("--warm-up", type=Count(0), default=3, show_default=True, help="Queries asked before, not timed.")
-@click.option("--repeat", type=Count(1), default=1, show_default=True, help="Ask each query so often; median time.")
-@click.option("--min-score", type=float, help="Cut hits with a lower score.")
-@click.option("--prefetch-limit", "prefetch", type=Count(1), help="Hits that each part of `hybrid` brings.")
-@click.option("--rerank-top-n", "top_n", type=Count(1), help="Hits that `rerank` looks at.")
-@click.option("--rewrite", metavar="MODULE:CALLABLE", help="Rewrites queries; both lists are logged.")
+@click.option("--config", metavar="FILE", help="YAML file with options of the retriever.")
+@click.option("--workers", type=Count(1), default=1, show_default=True, help="Concurrent queries.")
+@click.option("--timeout", type=float, default=30.0, show_default=True, metavar="S", help="Seconds per query.")
+@click.option("--warm-up", type=Count(0), default=3, show_default=True, help="Untimed queries before the run.")
+@click.option(
+    "--repeat", type=Count(1), default=1, show_default=True, help="Times to run each query; logs the median time."
+)
+@click.option("--min-score", type=float, help="Remove hits with a lower score.")
+@click.option("--prefetch-limit", "prefetch", type=Count(1), help="Hits from each part of `hybrid`.")
+@click.option("--rerank-top-n", "top_n", type=Count(1), help="Hits that `rerank` reorders.")
+@click.option("--rewrite", metavar="MODULE:CALLABLE", help="Function that rewrites queries; both lists are logged.")
 @click.option("--system", help="Name of the system in the log.  [default: RETRIEVER]")
 @click.option("--index-version", help="Version of the index.  [default: hash of the corpus]")
 @chunk_options
-@click.option("--overwrite", is_flag=True, help="Start anew where the file is there already.")
+@click.option("--overwrite", is_flag=True, help="Start again instead of continuing an existing file.")
 @click.option(
     "--max-errors",
     type=click.FloatRange(0, 1),
     default=0.1,
     show_default=True,
     metavar="SHARE",
-    help="Exit with code 2 if a larger share of the queries failed, those of an earlier try included.",
+    help="Exit with code 2 if a larger share of the queries failed, earlier attempts included.",
 )
-@click.option("--retry-failed", is_flag=True, help="Ask again what failed in an earlier try.")
+@click.option("--retry-failed", is_flag=True, help="Run the queries again that failed in earlier attempts.")
 @query_options
 @json_option
 @trust_option
@@ -78,14 +80,14 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Ask RETRIEVER every query; write a run log with hits, times, errors and settings.
+    """Run RETRIEVER over all queries and write a run log with hits, times, errors and settings.
 
     RETRIEVER is bm25, bm25:title, random, dense, hybrid, rerank, MODULE:CALLABLE, http://…, elasticsearch:URL,
     opensearch:URL, qdrant:URL, langchain:MODULE:NAME, llama_index:MODULE:NAME, haystack:MODULE:NAME, or a YAML file;
-    with options as in 'hybrid(bm25(k1=1.2), dense, prefetch=100)'. docs/retrievers.md tells of each. It may also be a
-    name under `retrievers:` in karat.yaml; without RETRIEVER all of those are asked, each into a file of its own.
+    with options as in 'hybrid(bm25(k1=1.2), dense, prefetch=100)'. docs/retrievers.md describes each. It can also be a
+    name under `retrievers:` in karat.yaml. Without RETRIEVER, all of those run, each into its own file.
 
-    A run that was stopped goes on where it was when the same command is given again.
+    To continue a run that was stopped, run the same command again.
 
     \b
     karat run bm25 --queries gold.jsonl --corpus corpus.jsonl -o bm25.jsonl
@@ -119,7 +121,7 @@ def command(
         try:
             finished.append(_run(one, questions, searched, options))
             _refuse_failures(finished[-1], one.output, max_errors)
-        except KaratError as error:  # the others are asked all the same
+        except KaratError as error:  # the other retrievers still run
             failed.append((one, error))
     if as_json and finished:
         print_json(finished if retriever is None else finished[0])
@@ -132,16 +134,16 @@ def command(
 
 
 class _Asked(NamedTuple):
-    """A retriever to run, and where to."""
+    """A retriever to run, and its output."""
 
     name: str | None  # in karat.yaml
     spec: Any
     output: str
-    chosen: dict[str, Any]  # options of it
+    chosen: dict[str, Any]  # its options
 
 
 def _asked(retriever: str | None, output: str | None, options: dict[str, Any], chosen: dict[str, Any]) -> list[_Asked]:
-    """What the command line names, or all that karat.yaml lists."""
+    """Return the retriever of the command line, or all in karat.yaml."""
     from karat.settings import load_config
 
     listed = load_config().retrievers or {}
@@ -151,33 +153,34 @@ def _asked(retriever: str | None, output: str | None, options: dict[str, Any], c
         named = retriever if retriever in listed else None
         return [_Asked(named, listed.get(retriever, retriever), output or "run.jsonl", chosen)]
     if not listed:
-        hint = "name a retriever, such as my_app:search, or list several under `retrievers:` in karat.yaml"
-        raise ConfigError("no retriever is named", code="no-retriever", hint=hint)
+        hint = "give a retriever, such as my_app:search, or list several under `retrievers:` in karat.yaml"
+        raise ConfigError("no retriever is given", code="no-retriever", hint=hint)
     if options["system"] is not None or chosen:
-        hint = "give them to one retriever, or write them into karat.yaml"
-        raise ConfigError("--system and options of a retriever are for one", code="only-for-one", hint=hint)
+        hint = "name one retriever, or write the options into karat.yaml"
+        raise ConfigError("--system and retriever options need one retriever", code="only-for-one", hint=hint)
     folder = Path(output or "runs")
     if folder.is_file() or folder.suffix == ".jsonl":
         hint = "name a folder, such as -o runs"
-        raise ConfigError("several runs do not go into one file", code="not-a-folder", file=str(folder), hint=hint)
+        raise ConfigError("several runs need a folder", code="not-a-folder", file=str(folder), hint=hint)
     _require_trust(listed)
     return [_Asked(name, spec, str(folder / f"{name}.jsonl"), {}) for name, spec in listed.items()]
 
 
 def _require_trust(listed: Mapping[str, Any]) -> None:
-    """For retrievers of karat.yaml that run code or ask a server, which may be sent what is in the environment."""
+    """Require trust in karat.yaml if its retrievers run code or call servers, which may get environment variables."""
     from karat.retrievers.specs import is_self_contained
     from karat.settings import config_file, require_trust
 
     file = config_file()
     outside = next((name for name, spec in listed.items() if not is_self_contained(spec)), None)
     if file is not None and outside is not None:
-        hint = "karat --trust-config run … if you know what stands in it; or name the retriever itself"
-        require_trust(file, f"retrievers.{outside}", "a retriever that runs code or asks a server", hint)
+        hint = "if you trust the file: karat --trust-config run …; or name the retriever on the command line"
+        require_trust(file, f"retrievers.{outside}", "a retriever that runs code or calls a server", hint)
 
 
 def _run(one: _Asked, questions: list[Question], searched: Corpus | None, options: dict[str, Any]) -> Finished:
     from karat.files.progress import counting
+    from karat.results.numbers import counted
     from karat.systems.run import run_retriever
 
     system = options["system"] or one.name
@@ -193,17 +196,17 @@ def _run(one: _Asked, questions: list[Question], searched: Corpus | None, option
         )
     except KeyboardInterrupt:
         again = "the same command without --overwrite" if options["overwrite"] else "the same command"
-        say(f"stopped; {again} goes on where {one.output} ends", err=True)
+        say(f"stopped; run {again} to continue {one.output}", err=True)
         raise
     for note in done.notes:
         say(f"note: {note}", err=True)
-    before = f", {done.queries - done.asked:,} were there already" if done.asked < done.queries else ""
-    say(f"wrote {one.output}: {done.asked:,} queries in {done.seconds:.1f} s{before}", err=True)
+    before = f", {done.queries - done.asked:,} already done" if done.asked < done.queries else ""
+    say(f"wrote {one.output}: {counted(done.asked)} in {done.seconds:.1f} s{before}", err=True)
     return done
 
 
 def _refuse_failures(done: Finished, output: str, most: float) -> None:
-    """An outage is no result: its run would be judged as if the retriever had found nothing."""
+    """Raise ConfigError if too many queries failed: an outage must not be scored as if nothing was found."""
     if done.failed_share > most:
         failed = done.failed + done.failed_before
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The one way to a terminal: no secrets, nothing that moves a cursor, nothing that a CI server obeys."""
+"""Prints to the terminal: without secrets, control characters and commands to CI servers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def be_quiet() -> None:
 
 
 def say(line: str, *, err: bool = False, label: str = "", always: bool = False, **style: Any) -> None:
-    """One line, whatever is in it: names of systems and files come from others. `label`: a styled word in front;
-    `always`: also where only results and errors are wanted."""
+    """Print one line; line breaks in names of systems and files are removed. `label`: a styled prefix. `always`: print
+    even with --quiet."""
     if err and _quiet.get() and not always:
         return
     shown = _safe(redact(" ".join(line.splitlines()) if "\n" in line or "\r" in line else line))
@@ -28,17 +28,17 @@ def say(line: str, *, err: bool = False, label: str = "", always: bool = False, 
 
 
 def say_text(text: str, *, err: bool = False) -> None:
-    """Several lines of our own, or of a file that the user wants to see."""
+    """Print several lines."""
     click.echo(_safe(redact(text)), err=err, nl=not text.endswith("\n"))
 
 
 def say_rendered(text: str, **how: Any) -> None:
-    """What a renderer made, colours among it: it has seen to the rest."""
+    """Print the output of a renderer, with colours; renderers escape text themselves."""
     click.echo(redact(text), nl=False, **how)
 
 
 def say_data(text: str) -> None:
-    """JSON and other text that programs read."""
+    """Print JSON and other text for programs."""
     click.echo(redact_known(text), nl=False)
 
 

@@ -1,4 +1,4 @@
-"""What commands share: reading and scoring files, showing what comes of it, keeping it in the history."""
+"""Shared by commands: read and score files, show results, save them to the history."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def score_files(
     analyses: bool = False,
     consumers: Sequence[Consumer] = (),
 ) -> list[Result]:
-    """One result for each system of a run. `options`: those that the command line names; `consumers` declare what the
-    results will be asked for."""
+    """Score a run; return one result per system. `options`: those given on the command line. `consumers` declare what
+    the results must contain."""
     load_numpy()
     from karat.errors import ConfigError
     from karat.files.git import code_date, code_version
@@ -53,7 +53,7 @@ def score_files(
     REGISTRY.refuse_clashes()
     if is_saved(run):
         raise ConfigError(
-            "this is a saved result, which keeps no hits", code="no-hits-kept", file=run, hint="give the run itself"
+            "this is a saved result, which has no hits", code="no-hits-kept", file=run, hint="give the run file"
         )
     config = load_config()
     asked: dict[str, Any] = {"k": config.metrics.retrieval.default_k, "prices": config.prices, "analyses": analyses}
@@ -69,8 +69,8 @@ def score_files(
 
 
 def load_numpy() -> None:
-    """Load numpy with one thread for its linear algebra, if nobody chose a number. The sums of an evaluation are too
-    small for more, and threads that wait cost a start a quarter of its time."""
+    """Load numpy with one thread for linear algebra, unless the environment sets a number. An evaluation does not need
+    more, and starting them would take a quarter of the startup time."""
     chosen = {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys()
     if "numpy" in sys.modules or chosen:
         return
@@ -82,7 +82,7 @@ def load_numpy() -> None:
 
 
 def _labelling(options: Mapping[str, Any], doc_of: str) -> Labelling | None:
-    """Labels beside the gold set; most evaluations have none, and import nothing for them."""
+    """Return the extra labels; without any, nothing is imported."""
     asked = LabelOptions(**{name: value for name, value in options.items() if name in options_in(LabelOptions)})
     if not (asked.bounds or asked.labels or asked.gold_labels or asked.calibration or asked.gold_scale):
         return None
@@ -102,18 +102,18 @@ def _labelling(options: Mapping[str, Any], doc_of: str) -> Labelling | None:
 
 
 def whole_numbers(text: str, option: str, kind: str, example: str) -> list[int]:
-    """What an option says with commas between."""
+    """Parse whole numbers separated by commas."""
     from karat.errors import ConfigError
 
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        what = f"{option} holds something that is no {kind}"
+        what = f"{option} has an invalid {kind}"
         raise ConfigError(what, expected=f"such as {example}", got=text) from None
 
 
 def mapped_fields(said: str | None) -> Any:
-    """The map that a command is given, else that of karat.yaml."""
+    """Return the field map of the command line, else that of karat.yaml."""
     from karat.formats.field_map import FieldMap
     from karat.settings import load_config
 
@@ -121,7 +121,7 @@ def mapped_fields(said: str | None) -> Any:
 
 
 def read_chunks(corpus: str, tokens: int | None, overlap: int | None, columns: Any = None) -> Corpus:
-    """A corpus, cut as the command line says."""
+    """Read a corpus, in chunks as the command line sets them."""
     from karat.formats.corpus import Chunker, read_corpus
 
     given = {name: value for name, value in (("tokens", tokens), ("overlap", overlap)) if value is not None}
@@ -131,7 +131,7 @@ def read_chunks(corpus: str, tokens: int | None, overlap: int | None, columns: A
 def results_of(
     side: str, gold: str | None, metrics: Sequence[str] | None, options: Mapping[str, Any], **more: Any
 ) -> list[Result]:
-    """Results of a run file, or those that a file saved by `karat eval` holds. `more`: as in `score_files`."""
+    """Return the results of a run file, or those saved by `karat eval`. `more`: as in `score_files`."""
     from karat.results.comparison.sides import as_results
     from karat.results.saved import is_saved
 
@@ -151,18 +151,18 @@ def sides_of(
     consumers: Sequence[Consumer] = (),
     analyses: bool = False,
 ) -> tuple[Result, Result | None]:
-    """What gates look at: the run and the baseline, measured in what the gates ask for."""
+    """Return the results of run and baseline, with the metrics of the gates."""
     from karat.errors import ConfigError
     from karat.gates.gate import baseline_metrics, gate_metrics, only_one
     from karat.results.saved import is_saved
 
     labelled = next((name for name in ("labels", "gold_labels", "calibration") if options.get(name)), None)
     if labelled and is_saved(run):
-        what = f"--{labelled.replace('_', '-')} needs the run itself: a saved result keeps no hits"
+        what = f"--{labelled.replace('_', '-')} needs the run file: a saved result has no hits"
         raise ConfigError(what, code="no-hits-kept", file=run, hint="give the run file")
     system = options.get("system")
     if system and baseline and os.path.exists(baseline) and os.path.exists(run) and os.path.samefile(baseline, run):
-        what = f"the baseline is the run itself: --system {system} also picks that system in it"
+        what = f"the baseline is the same as the run: --system {system} applies to both"
         hint = f"save the other system first: karat eval {run} --gold GOLD --system OTHER -o baseline.json"
         raise ConfigError(what, code="same-run", file=baseline, hint=hint)
     metrics = gate_metrics(criteria)
@@ -176,7 +176,7 @@ def sides_of(
 
 
 def check_outputs(outputs: Sequence[str], *inputs: str | None, options: Mapping[str, Any] | None = None) -> None:
-    """Refuse what cannot be written before any work is done for it. `options`: those that may name more inputs."""
+    """Raise ConfigError for outputs that cannot be written, before any work. `options` may name more inputs."""
     from karat.errors import ConfigError
     from karat.files.atomic_write import check_writable
     from karat.report.tables import table_target
@@ -185,7 +185,7 @@ def check_outputs(outputs: Sequence[str], *inputs: str | None, options: Mapping[
     for output in outputs:
         table = table_target(output)
         if table is None and not output.endswith((".html", ".json", ".md")):
-            expected = ".html, .json or .md; for one table .csv or .parquet"
+            expected = ".html, .json or .md, or .csv or .parquet for one table"
             raise ConfigError(f"cannot write {output!r}", code="unknown-output", expected=expected)
         check_writable(output if table is None else table[1], given)
 
@@ -198,8 +198,8 @@ def show(
     page: Callable[[], Report] | None = None,
     audited: Sequence[Result] = (),
 ) -> None:
-    """Print tables or JSON, and write the files that were asked for. `page`: what HTML shows, if more than that;
-    `audited`: whose audits the report shows, which are a table as well."""
+    """Print tables or JSON, and write the output files. `page`: the HTML report, if it differs. `audited`: results
+    whose audits are shown and can be written as a table."""
     value = found[0] if len(found) == 1 else found
     if as_json:
         print_json(value)
@@ -229,7 +229,7 @@ def run_paid(
     as_json: bool,
     outputs: Sequence[str] = (),
 ) -> T | None:
-    """Tell what a model will be asked before it is paid for, then let it work; of a dry run that is all."""
+    """Show the estimated cost, then run the work. A dry run only shows the estimate."""
     from karat.files.progress import counting
     from karat.report.models import estimate_text
 
@@ -242,7 +242,7 @@ def run_paid(
     try:
         done = work(progress=counting)
     except KeyboardInterrupt:
-        say("stopped; the same command goes on, and pays for nothing twice", err=True)
+        say("stopped; run the same command to continue. Finished calls are not paid for again", err=True)
         raise
     show([done], report, as_json, outputs)
     return done
@@ -255,14 +255,14 @@ def page_text(report: Report) -> bytes:
 
 
 def command_line() -> str:
-    """The command that is running, as one would type it; without secrets."""
+    """Return the current command line, without secrets."""
     import shlex
 
     return shlex.join(["karat", *map(redact, sys.argv[1:])])
 
 
 def print_json(value: Any) -> None:
-    """JSON on standard output, in which a CI server finds no `##[command]`: it reads the same with # written out."""
+    """Print JSON. `##[command]` is escaped, so that CI servers do not run it."""
     from karat.data.saved import json_text
 
     text = value if isinstance(value, bytes) else json_text(value)
@@ -270,7 +270,7 @@ def print_json(value: Any) -> None:
 
 
 class Keeper:
-    """An open history, and how runs of this command are named in it."""
+    """Saves results to an open history, with the tags of this command."""
 
     def __init__(self, store: Store, tags: tuple[str, ...]) -> None:
         self._store, self._tags = store, tags
@@ -285,12 +285,12 @@ class Keeper:
             judged = [] if verdicts is None else [judgement(verdicts)]
             kept = keep_result(result)
             saved = self._store.save(kept, branch=code_branch(), tags=self._tags, judgements=judged)
-        done = "saved" if saved.new else "was saved before"
+        done = "saved" if saved.new else "already saved"
         say(f"{result.system or result.run}: {done} as {short(saved.id)} in {self._store.label}", err=True)
 
 
 def open_for_saving(save: bool | None, tags: tuple[str, ...]) -> Keeper | None:
-    """Opened before the work: a history that cannot be written is told at once."""
+    """Open the history before any work, so that errors show early; None if nothing is to be saved."""
     from karat.settings import load_config
 
     wanted = bool(tags) or load_config().save if save is None else save

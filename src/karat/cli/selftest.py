@@ -1,4 +1,4 @@
-"""`karat gate selftest`: would these gates cry wolf."""
+"""`karat gate selftest`: how often gates fail by chance."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from karat.cli.options import gate_options, named_options, options_of, ranking_o
 from karat.scoring.options import Options
 
 
-@click.command("selftest", cls=KaratCommand, short_help="How often would the gates block although nothing changed.")
+@click.command("selftest", cls=KaratCommand, short_help="Measure how often gates fail although nothing changed.")
 @gate_options
-@click.option("--rounds", type=int, default=200, show_default=True, help="How often the queries are drawn anew.")
+@click.option("--rounds", type=int, default=200, show_default=True, help="Number of resamples of the queries.")
 @ranking_options
 @options_of(Options, "method", "level", "seed", "cluster")
 @report_options
@@ -28,7 +28,7 @@ def command(
     outputs: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Draw the queries of RUN again and again, change nothing, and count how often each gate would have failed.
+    """Resample the queries of RUN, change nothing else, and count how often each gate fails.
 
     \b
     karat gate selftest run.jsonl --gold gold.jsonl --criteria ship-criteria.yaml

@@ -1,4 +1,4 @@
-"""`karat serve`: the history in the browser, and as an API."""
+"""`karat serve`: serve the history in the browser and as an API."""
 
 from __future__ import annotations
 
@@ -13,18 +13,25 @@ from karat.cli.options import grade_option, store_option
 from karat.cli.say import say
 
 
-@click.command("serve", cls=KaratCommand, short_help="The history in the browser, and as an API.")
+@click.command("serve", cls=KaratCommand, short_help="Serve the history in the browser and as an API.")
 @store_option
-@click.option("--demo", is_flag=True, help="A history to look at, which is gone afterwards; yours is not touched.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address; others need a token or users.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any that is free.")
-@click.option("--token-file", metavar="FILE", help="Token that scripts must send.  [default: KARAT_TOKEN]")
-@click.option("--users", metavar="FILE", help="Who may log in; `karat serve users` writes it.")
-@click.option("--allow-host", "names", multiple=True, metavar="NAME", help="Name under which it is asked for; repeat.")
-@click.option("--pool", "pools", multiple=True, metavar="POOL", help="Pool to label in the browser; repeat for more.")
-@click.option("--output", "-o", metavar="FILE", help="Where labels go, JSONL; continued if it is there.")
+@click.option("--demo", is_flag=True, help="Serve a temporary example history; yours is not used.")
 @click.option(
-    "--labels", "judges", multiple=True, metavar="FILE", help="Labels of a judge, shown after one's own; repeat."
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; a public one needs a token or users.",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="Port; 0 picks a free one."
+)
+@click.option("--token-file", metavar="FILE", help="File with the token for scripts.  [default: KARAT_TOKEN]")
+@click.option("--users", metavar="FILE", help="File of users, written by `karat serve users`.")
+@click.option("--allow-host", "names", multiple=True, metavar="NAME", help="Host name of the server; repeat.")
+@click.option("--pool", "pools", multiple=True, metavar="POOL", help="Pool to label in the browser; repeat for more.")
+@click.option("--output", "-o", metavar="FILE", help="File for labels, JSONL; an existing file is continued.")
+@click.option(
+    "--labels", "judges", multiple=True, metavar="FILE", help="Labels from a judge, shown after labelling; repeat."
 )
 @grade_option
 def command(
@@ -53,14 +60,14 @@ def command(
     from karat.web.server import listen, require_server, serve
 
     if demo and store:
-        raise click.UsageError("--demo has a history of its own: leave --store out.")
+        raise click.UsageError("--demo has its own history: leave --store out.")
     require_server()
     token = read_token(token_file, os.environ.get("KARAT_TOKEN"))
     known = {} if users is None else read_users(users)
     access = Access(frozenset({*LOOPBACK, host.lower(), *(name.lower() for name in names)}), token, known)
     access.upgraded = None if users is None else partial(rewrite_user, users)
     with ExitStack() as opened:
-        # What may be refused comes first: a pool that cannot be read, an address that is taken.
+        # What can fail comes first: reading pools, listening on the address.
         desk = opened.enter_context(open_desk(pools, output, judges, highest=max_grade))
         socket = opened.enter_context(listen(host, port, access))
         if demo:
@@ -76,7 +83,7 @@ def command(
 
             history = opened.enter_context(open_store(store, create=True))
         name = f"[{host}]" if ":" in host else host
-        say(f"{history.label} is served at http://{name}:{socket.getsockname()[1]}/ — Ctrl-C ends it")
+        say(f"serving {history.label} at http://{name}:{socket.getsockname()[1]}/ (stop with Ctrl-C)")
         if not history.runs(limit=1).rows:
-            say("it is empty: `karat eval … --save` keeps a run in it", err=True)
+            say("the history is empty: save a run with `karat eval … --save`", err=True)
         serve(history, access, socket, desk)

@@ -1,4 +1,4 @@
-"""Standard output and error that may be closed at any time: the work goes on, and the exit code stays what it is."""
+"""Standard output and error that may close at any time: the work continues and the exit code stays the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class _MayClose(io.FileIO):
-    """A file to which nothing more is written once its reader has gone. `forgives`: other errors, too."""
+    """A file that discards writes after the first error. `forgives`: errors that are not raised."""
 
     def __init__(self, handle: int, forgives: Callable[[OSError], bool]) -> None:
         super().__init__(handle, "w", closefd=False)
@@ -21,7 +21,7 @@ class _MayClose(io.FileIO):
             return super().write(content) or 0
         except OSError as error:
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())  # an error is told once; child processes write here, too
+            os.dup2(nowhere, self.fileno())  # report an error only once; child processes write here, too
             os.close(nowhere)
             if not self._forgives(error):
                 raise
@@ -29,15 +29,15 @@ class _MayClose(io.FileIO):
 
 
 def open_streams() -> None:
-    """`karat gate … | true` still writes its files and ends with its verdict; so does a command without a place to
-    write messages to. Other errors of standard output are errors: the disk is full, for instance."""
+    """Let `karat gate … | true`, or a command with closed streams, still write its files and exit with its verdict.
+    Other errors of standard output, such as a full disk, are raised."""
     _open_all()
     sys.stdout = _opened(sys.stdout, 1, lambda error: isinstance(error, BrokenPipeError))
     sys.stderr = _opened(sys.stderr, 2, lambda error: True)
 
 
 def _open_all() -> None:
-    """The next file that is opened would take the place of a closed one, and get its messages."""
+    """Open closed standard streams; else the next opened file would get their messages."""
     while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(handle, True)
     os.close(handle)
@@ -49,7 +49,7 @@ def _opened(stream: Any, handle: int, forgives: Callable[[OSError], bool]) -> An
     try:
         if stream.fileno() != handle:
             return stream
-    except (OSError, ValueError):  # of tests, or of another program that has replaced it
+    except (OSError, ValueError):  # replaced by a test or another program
         return stream
     stream.flush()
     binary = io.BufferedWriter(_MayClose(handle, forgives))

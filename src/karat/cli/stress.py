@@ -1,4 +1,4 @@
-"""`karat stress`: does the order withstand hard negatives."""
+"""`karat stress`: test rankings with hard negatives."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from karat.cli.options import NeedsGold, named_options, options_of, report_optio
 from karat.scoring.options import Options
 
 
-@click.command("stress", cls=NeedsGold, short_help="Does the order withstand hard negatives at the top.")
+@click.command("stress", cls=NeedsGold, short_help="Test how rankings react to hard negatives at the top.")
 @run_and_gold
-@click.option("--negatives", metavar="FILE", help="Negatives of each query.  [default: those of the gold set]")
-@click.option(
-    "--sample", "queries", type=int, default=100, show_default=True, help="How many queries, drawn by the seed."
-)
-@click.option("--at", default="1,2,3", show_default=True, help="The ranks, with commas between them.")
+@click.option("--negatives", metavar="FILE", help="Negatives of each query.  [default: from the gold set]")
+@click.option("--sample", "queries", type=int, default=100, show_default=True, help="Number of random queries.")
+@click.option("--at", default="1,2,3", show_default=True, help="Ranks for the negatives, separated by commas.")
 @click.option(
     "--reranker",
     metavar="RERANKER",
-    help="Reranks the raw lists, with and without negatives: module:callable, a service's address, or static.",
+    help="Rerank the raw lists, with and without negatives: module:callable, URL of a service, or static.",
 )
-@click.option("--corpus", help="Corpus file or BEIR folder: lends texts to hits and negatives.")
+@click.option("--corpus", help="Corpus file or BEIR folder with the texts of hits and negatives.")
 @options_of(Options, "k", default=5, help="Cutoff of nDCG.")
 @options_of(Options, "doc_of")
 @statistics_options
@@ -40,10 +38,10 @@ def command(
     outputs: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Put hard negatives into the lists of RUN, at each rank and at all together, and show what nDCG loses.
+    """Insert hard negatives into the lists of RUN, at each rank and at all ranks, and show how much nDCG drops.
 
-    A reranker is what `karat run rerank` takes: a callable (query, texts) → scores, or (query, hits) → scores, ids in
-    their new order or (id, score) pairs; the address of a service; or `static`.
+    A reranker is the same as for `karat run rerank`: a callable (query, texts) → scores, or (query, hits) → scores,
+    ids in their new order or (id, score) pairs; the URL of a service; or `static`.
 
     \b
     karat stress run.jsonl --gold gold.jsonl

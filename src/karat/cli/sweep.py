@@ -1,4 +1,4 @@
-"""`karat eval sweep`: how deep should we look."""
+"""`karat eval sweep`: recall and nDCG by depth."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from karat.cli.options import NeedsGold, named_options, options_of, report_optio
 from karat.scoring.options import Options
 
 
-@click.command("sweep", cls=NeedsGold, short_help="Recall and nDCG over k, the knee, and what a reranker could win.")
+@click.command(
+    "sweep", cls=NeedsGold, short_help="Show recall and nDCG over k, the knee, and the possible gain of a reranker."
+)
 @run_and_gold
-@click.option("--ks", default="1,3,5,10,20", show_default=True, help="The depths, with commas between them.")
+@click.option("--ks", default="1,3,5,10,20", show_default=True, help="Values of k, separated by commas.")
 @options_of(
     Options,
     "segments",
@@ -31,7 +33,7 @@ from karat.scoring.options import Options
 @statistics_options
 @report_options
 def command(run: str, gold: str, ks: str, as_json: bool, outputs: tuple[str, ...], **options: Any) -> None:
-    """Show how recall and nDCG of RUN grow with k, where they stop growing, and where the rest was lost.
+    """Show how recall and nDCG of RUN grow with k, where they stop growing, and where the rest is lost.
 
     \b
     karat eval sweep run.jsonl --gold gold.jsonl

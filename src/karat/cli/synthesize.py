@@ -1,4 +1,4 @@
-"""`karat synthesize`: queries with gold, made up from a corpus."""
+"""`karat synthesize`: generate queries with gold from a corpus."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from karat.options.option import options_in
 from karat.systems.synthesize.options import SynthesisOptions
 
 
-@click.command("synthesize", cls=KaratCommand, short_help="Let a model make up queries with gold from a corpus.")
+@click.command("synthesize", cls=KaratCommand, short_help="Generate queries with gold from a corpus, using a model.")
 @click.argument("corpus")
 @options_of(SynthesisOptions, "n")
-@click.option("--output", "-o", default="synthetic.jsonl", show_default=True, metavar="FILE", help="The gold set.")
-@click.option("--overwrite", is_flag=True, help="Replace the file where it is there already.")
+@click.option("--output", "-o", default="synthetic.jsonl", show_default=True, metavar="FILE", help="Gold set to write.")
+@click.option("--overwrite", is_flag=True, help="Overwrite an existing file.")
 @options_of(SynthesisOptions, "no_answer_share", "model", *options_in(ModelOptions))
 @dry_run_option
 @chunk_options
@@ -44,11 +44,11 @@ def command(
     outputs: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Make up queries from CORPUS, each with the chunk that answers it, the answer, and the words that show it.
+    """Generate queries from CORPUS, each with the chunk that answers it, the answer, and a quote that supports it.
 
-    A query is kept only if the model, given nothing but the chunk, finds the same answer again, and if it is unlike the
-    others. Some queries have no answer in the corpus. All are marked as synthetic. Every answer of the model is kept
-    on the disk: the same command, given again, pays for nothing twice.
+    A query is kept only if the model finds the same answer again from the chunk alone, and if it differs enough from
+    the other queries. Some queries have no answer in the corpus. All are marked as synthetic. Every reply of the model
+    is cached, so repeating the command does not pay for it again.
 
     \b
     karat synthesize corpus.jsonl -n 200 --model gpt-4.1-mini --dry-run
@@ -61,6 +61,7 @@ def command(
     from karat.files.atomic_write import check_writable
     from karat.files.progress import working
     from karat.report.models import synthesis_report
+    from karat.results.numbers import counted
     from karat.settings import load_config
     from karat.systems.synthesize.synthesize import Synthesizing
 
@@ -69,16 +70,14 @@ def command(
     check_outputs(outputs, corpus)
     check_writable(target, [corpus, *input_files(options, SynthesisOptions)])
     if target.exists() and not overwrite:
-        hint = "--overwrite replaces it; -o names another"
-        raise ConfigError(
-            "this file is there already, and may be somebody's work", code="would-overwrite", file=output, hint=hint
-        )
+        hint = "replace it with --overwrite, or choose another file with -o"
+        raise ConfigError("this file already exists", code="would-overwrite", file=output, hint=hint)
     if "model" not in options:
         raise ConfigError(
-            "which model?",
+            "no model is given",
             code="missing-option",
             expected="--model NAME",
-            hint="--base-url says where, if not at OpenAI",
+            hint="use --base-url if the model is not at OpenAI",
         )
     with working("reading"):
         chunks = read_chunks(corpus, tokens, overlap)
@@ -90,4 +89,4 @@ def command(
         raise ConfigError(
             f"no query was kept: {done.rejected_examples[0]}", code="nothing-kept", hint="use another model"
         )
-    say(f"wrote {output}: {len(done.queries):,} queries in {done.seconds:.1f} s", err=True)
+    say(f"wrote {output}: {counted(len(done.queries))} in {done.seconds:.1f} s", err=True)

@@ -1,4 +1,4 @@
-"""`karat eval triage`: the queries that failed."""
+"""`karat eval triage`: show failed queries."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from karat.cli.options import Count, NeedsGold, named_options, options_of, repor
 from karat.scoring.options import Options
 
 
-@click.command("triage", cls=NeedsGold, short_help="Look at the queries that failed, one by one.")
+@click.command("triage", cls=NeedsGold, short_help="Show the queries that failed, one by one.")
 @run_and_gold
-@click.option("-n", "most", type=Count(1), default=20, show_default=True, help="How many queries.")
+@click.option("-n", "most", type=Count(1), default=20, show_default=True, help="Number of queries.")
 @options_of(
     Options,
     "k",
@@ -29,9 +29,9 @@ from karat.scoring.options import Options
 )
 @report_options
 def command(run: str, gold: str, most: int, as_json: bool, outputs: tuple[str, ...], **options: Any) -> None:
-    """Show the queries with nothing relevant among the first ten hits, then those that lost most.
+    """Show the queries with nothing relevant in the first ten hits, then those with the largest losses.
 
-    Each with its gold, its hits (hit, miss or unjudged) and, where a corpus is given, what plain word search finds.
+    Each is shown with its gold, its hits (hit, miss or unjudged) and, if a corpus is given, the results of BM25.
 
     \b
     karat eval triage run.jsonl --gold gold.jsonl

@@ -1,4 +1,4 @@
-"""`--trust-config`: of every command that may open a history, and before any command."""
+"""`--trust-config`: an option of `karat` and of every command that can open a history."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ trust_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_trust,
-    help="Let karat.yaml name servers, code and folders outside of its own, in CI too.",
+    help="Let karat.yaml name servers, code and outside folders, also in CI.",
 )

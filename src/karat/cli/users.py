@@ -1,4 +1,4 @@
-"""`karat serve users`: who may log in to `karat serve`."""
+"""`karat serve users`: manage the users of `karat serve`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from karat.cli.say import say
 @click.argument("file")
 @click.argument("name")
 def command(file: str, name: str) -> None:
-    """Add NAME to FILE, or give it another password, which is asked for (or read from standard input)."""
+    """Add NAME to FILE, or change its password. The password is prompted for, or read from standard input."""
     import sys
     from pathlib import Path
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from karat.errors.redaction import longest_secret, redact
 
 _SHOWN = 80
-_LONGEST = 1500  # characters of a sentence that names things of a file
-_LOOKED_AT = 1 << 16  # letters in which secrets are looked for, where no more than a few are shown
+_LONGEST = 1500  # characters of a message
+_LOOKED_AT = 1 << 16  # characters searched for secrets before a text is shortened
 
 
 def shorten(value: object, limit: int = _SHOWN) -> str:
-    """`value` as one short printable line, so that a 100 MB field never reaches a terminal.
+    """Return `value` as one short printable line, so that a 100 MB field never reaches a terminal.
 
-    Cut after secrets are out of it: half of one is still too much.
+    Secrets are removed before it is cut, because half a secret is still too much.
     """
     if isinstance(value, str):
         text = value
@@ -30,7 +30,7 @@ def shorten(value: object, limit: int = _SHOWN) -> str:
 
 
 def printable(text: str) -> str:
-    """Text without control characters and half characters: it comes from files and goes to a terminal."""
+    """Replace control characters and half surrogate pairs, for text that goes to a terminal."""
     return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
@@ -38,7 +38,7 @@ _COMMAND = re.compile(r"^[^\S\n]*:(?=:)|##(?=\w*\[)", re.M)
 
 
 def no_commands(text: str) -> str:
-    """Text that a CI server prints and does not obey: no `::error::` at the start of a line, no `##[error]` anywhere.
+    """Escape commands to CI servers: `::error::` at the start of a line and `##[error]` anywhere.
 
     >>> no_commands("  ::error::x\\nstd::vector ##[x]")
     '  :\\u200b:error::x\\nstd::vector ##\\u200b[x]'
@@ -47,8 +47,8 @@ def no_commands(text: str) -> str:
 
 
 def is_whole(text: str) -> bool:
-    """False for half of a surrogate pair, which is text for Python and for nothing that is written or hashed."""
-    if text.isascii():  # known without looking
+    """Return False for text with half a surrogate pair, which cannot be encoded."""
+    if text.isascii():
         return True
     try:
         text.encode()
@@ -58,9 +58,9 @@ def is_whole(text: str) -> bool:
 
 
 class KaratError(Exception):
-    """Something Karat refuses. Prints as `where: what` and, on a line of its own, a hint.
+    """Base of all errors. Prints as `where: what`, and a hint on its own line.
 
-    `code` names what is wrong for programs and tests: sentences may be improved, codes stay.
+    `code` identifies the error for programs and tests: wording may change, codes do not.
     """
 
     exit_code = 2
@@ -105,7 +105,7 @@ class KaratError(Exception):
 
 
 class InputError(KaratError):
-    """A run, gold or corpus file that cannot be used as it is."""
+    """A run, gold or corpus file that cannot be used."""
 
     code = "bad-input"
 
@@ -117,13 +117,13 @@ class NoOverlap(InputError):
 
 
 class ConfigError(KaratError):
-    """A setting, option or configuration file that makes no sense."""
+    """An invalid setting, option or configuration file."""
 
     code = "bad-setting"
 
 
 class UnknownName(ConfigError):
-    """A name that nothing answers to, with the nearest ones that exist; code: `unknown-` + the first word of `kind`."""
+    """An unknown name, with the nearest known ones; the code is `unknown-` + the first word of `kind`."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str | None = None) -> None:
         super().__init__(
@@ -135,7 +135,7 @@ class UnknownName(ConfigError):
 
 
 class MissingExtra(ConfigError):
-    """An optional package is needed and not installed."""
+    """An optional package that is needed is not installed."""
 
     code = "missing-package"
 
@@ -148,12 +148,12 @@ class MissingExtra(ConfigError):
 
 
 def meant(needed: Iterable[str], there: Iterable[str]) -> str | None:
-    """A hint where a needed field is missing and one with a name close to it is there.
+    """Suggest a needed field that is missing, if a field with a similar name exists.
 
     >>> meant(["topk"], ["query_id", "top_k"])
     "did you mean topk by 'top_k'?"
     """
-    from difflib import get_close_matches  # for messages alone
+    from difflib import get_close_matches  # only needed for messages
 
     names = {name.lower(): name for name in there}
     for field in needed:

@@ -1,7 +1,7 @@
-"""The one place that takes secrets out of text, before it is cut, shown, logged or saved.
+"""Removes secrets from text before it is cut, shown, logged or saved.
 
-Known secrets are those that Karat was told (`keep_secret`) and those in the variables of the environment that it reads.
-Passwords in addresses and keys in requests are known by their place.
+Known secrets are those passed to `keep_secret` and those in environment variables that Karat reads. Passwords in
+addresses and keys in requests are recognised by their position.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ VARIABLES = (
     "CI_JOB_TOKEN",
     "PGPASSWORD",
 )
-_LEAST = 6  # a shorter secret would blank out half of what is printed
-_ANYWHERE = 16  # a shorter one is hidden as a word only: "postgres" is a password, and part of many words
-_LONGEST = 1024  # of a password in an address: without a limit, hostile text would take long
-# Up to the last @: a password may hold one. A number and a slash are a port and a path.
+_LEAST = 6  # hiding shorter secrets would blank out half of the output
+_ANYWHERE = 16  # shorter ones are only hidden as whole words: "postgres" can be a password and a part of a word
+_LONGEST = 1024  # of a password in an address; without a limit, hostile text would be slow
+# Up to the last @, since a password may contain one. A number and a slash are a port and a path.
 _ADDRESS = re.compile(rf"(?<=://)([^\s:/?#@\"'<>]{{0,256}}):(?!\d{{1,5}}(?:[/?#]|$))[^\s\"'<>]{{1,{_LONGEST}}}@")
 _SECRET_NAMES = (
     *("password", "passwd", "passphrase", "pwd", "secret", "client_secret", "token", "access_token", "private_token"),
@@ -35,30 +35,30 @@ _SECRET_NAMES = (
 )
 _IN_QUERIES = ("key", "sig", "signature")  # too common elsewhere
 _NAMES, _QUERY_NAMES = "|".join(_SECRET_NAMES), "|".join(_IN_QUERIES)
-# In the query of an address, or a word of its own as libpq has them.
+# In the query of an address, or a separate word as in libpq.
 _PARAMETER = re.compile(rf"((?:^|[?&;\s])(?:ssl)?(?:{_NAMES})=|[?&;](?:{_QUERY_NAMES})=)('[^']*'|[^\s&;#\"'<>]+)", re.I)
 _HEADER = re.compile(
     r"(authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:\w{1,20}\s+)?+|\bBearer\s+(?=[\w.~+/=-]{20}))[\w.~+/=-]{4,}", re.I
 )
-# What the JSON of a value with a secret has. Each is looser than its pattern above, and fast.
+# Signs of a secret in JSON. Each is looser and faster than its pattern above.
 _MAYBE_ADDRESS = re.compile(r"://[^\s:/?#@\"'<>]{0,1536}:(?!\d{1,5}[/?#\"])")
 _MAYBE_NAMES = (*_SECRET_NAMES, *(mark + name for mark in "?&;" for name in _IN_QUERIES))
 _MAYBE_HEADER = ("authorization", "bearer")
-_SHORTEST_HEADER = len("authorization:") + 4  # of what _HEADER finds; most texts of a report are shorter
+_SHORTEST_HEADER = len("authorization:") + 4  # of a match of _HEADER; most texts are shorter
 
 _told: set[str] = set()
 _T = TypeVar("_T")
 
 
 def keep_secret(value: str | None) -> str:
-    """Never show this value again; gives it back."""
+    """Never show this value from now on; returns it."""
     if value and len(value) >= _LEAST:
         _told.add(value)
     return value or ""
 
 
 def keep_password_of(address: str | None) -> None:
-    """The same for what stands between user and host, as it is written and as it is meant."""
+    """Never show the password of an address, as written and decoded."""
     for part in re.findall(r"://[^\s:/?#@]*:(.*)@", address or ""):
         keep_secret(part)
         keep_secret(unquote(part))
@@ -68,7 +68,7 @@ def keep_password_of(address: str | None) -> None:
 
 
 def redact(text: str) -> str:
-    """The text without secrets.
+    """Return the text without secrets.
 
     >>> redact("postgresql+psycopg://me:s3cret@db.example/karat?sslmode=require&password=x")
     'postgresql+psycopg://me:***@db.example/karat?sslmode=require&password=***'
@@ -91,20 +91,20 @@ def _without_secrets(text: str, known: re.Pattern[str] | None) -> str:
 
 
 def redact_known(text: str) -> str:
-    """Only what is known to be a secret: for data, in which an address may be just an example."""
+    """Remove only known secrets: in data, an address may be just an example."""
     pattern = _pattern()
     return text if pattern is None else pattern.sub(HIDDEN, text)
 
 
 def redact_texts(texts: Sequence[str | None]) -> Sequence[str | None]:
-    """A column of data; the same object where no secret is known."""
+    """Remove known secrets from a column of data; returns the same object if none is known."""
     pattern = _pattern()
     return texts if pattern is None else [text and pattern.sub(HIDDEN, text) for text in texts]
 
 
 def redact_all(value: _T) -> _T:
-    """The same for every text in structs, lists and dicts; a copy only where there was something to hide."""
-    found: _T = _redacted(value, _pattern())  # what is known is looked up once for all texts
+    """Remove secrets from every text in structs, lists and dicts; copies only what changes."""
+    found: _T = _redacted(value, _pattern())  # the pattern is made once for all texts
     return found
 
 
@@ -126,12 +126,12 @@ def _redacted(value: Any, known: re.Pattern[str] | None) -> Any:
 
 
 def _is_clean(value: Any) -> bool:
-    """Whether nothing in a value can be a secret: its JSON is searched at once, for a report has 100,000 texts."""
+    """Return whether a value has no secrets. Searches its JSON at once, since a report has 100,000 texts."""
     import msgspec
 
     try:
         text, needles = msgspec.json.encode(value, enc_hook=_looked_into).decode(), _needles(_known())
-    except (TypeError, ValueError, RecursionError):  # keys or text that JSON has no form for
+    except (TypeError, ValueError, RecursionError):  # not possible in JSON
         return False
     folded = text.casefold()
     return not (
@@ -161,12 +161,12 @@ def _struct(value: Any, known: re.Pattern[str] | None) -> Any:
     from msgspec.structs import replace
 
     if "text" in changed and "marks" in parts:
-        changed["marks"] = ()  # they were places in the old text
+        changed["marks"] = ()  # positions in the old text
     return replace(value, **changed)
 
 
 def longest_secret() -> int:
-    """How far one may reach, for whoever looks only at the beginning of a text."""
+    """Return the length of the longest secret, for callers that read only the start of a text."""
     return max(_LONGEST, *map(len, _known()), 0)
 
 
@@ -192,7 +192,7 @@ def _compiled(secrets: frozenset[str]) -> re.Pattern[str] | None:
 
 
 def _forms(value: str) -> set[str]:
-    """As it is written in text, in addresses, in HTML, in JSON and by `repr`."""
+    """Return its forms in text, addresses, HTML, JSON and `repr`."""
     from html import escape
     from json import dumps
 

@@ -1,4 +1,4 @@
-"""Files that grow line by line: one writer, whole lines only, on the disk when it is said so."""
+"""Files that grow line by line: one writer, whole lines only, each synced to disk."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import msgspec
 from karat.errors import ConfigError
 from karat.files.atomic_write import cannot_write, check_writable
 
-_BEGINS = b'{"query_id"'  # as every line that Karat writes so
+_BEGINS = b'{"query_id"'  # start of every line that Karat appends
 
 
 class NotContinued(Exception):
-    """The file holds something else than such lines."""
+    """The file has other content than such lines."""
 
 
 class LineFile:
-    """A JSONL file that an earlier try may have left, and that goes on from there."""
+    """A JSONL file that continues where an earlier attempt stopped."""
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         self.path = path
@@ -36,17 +36,17 @@ class LineFile:
             self._stream.close()  # it was replaced before it was locked
 
     def _is_there(self) -> bool:
-        """Whether what is written still goes to where the path leads."""
+        """Return whether the path still leads to the open file."""
         return self.path.exists() and os.path.samestat(os.fstat(self._stream.fileno()), self.path.stat())
 
     def _refuse_another(self) -> None:
         if not self._is_there():
-            what, hint = "was moved, removed or replaced while it was written", "put it back, then start again"
+            what, hint = "was moved, removed or replaced during writing", "put it back, then start again"
             raise ConfigError(what, code="file-replaced", file=str(self.path), hint=hint)
 
     def lines(self) -> list[bytes]:
-        """What an earlier try has left. Half a line at the end is what it was killed over, and is cut; a whole one
-        that lacks its line break gets it."""
+        """Return the lines of earlier attempts. An incomplete last line is removed; a complete one without a line
+        break gets one."""
         content = self.path.read_bytes()
         whole, rest = content[: content.rfind(b"\n") + 1], content[content.rfind(b"\n") + 1 :]
         if rest:
@@ -59,7 +59,7 @@ class LineFile:
         return whole.splitlines(keepends=True)
 
     def append(self, content: bytes) -> None:
-        """Written, and on the disk; else nothing of it, so that what comes next does not follow half a line."""
+        """Write and sync the content, or nothing of it, so that no half line remains."""
         self._refuse_another()
         view, size = memoryview(content), os.fstat(self._stream.fileno()).st_size
         try:
@@ -71,8 +71,8 @@ class LineFile:
             raise cannot_write(self.path, error) from error
 
     def drop(self, at: int) -> None:
-        """Take a line back, counted without empty ones. The last one is cut; of any other the file is written anew, so
-        that at no moment the lines after it are missing."""
+        """Remove a line, counted without empty ones. The last one is cut off. For any other, the file is replaced, so
+        that the lines after it are never missing."""
         self._refuse_another()
         lines = self.path.read_bytes().splitlines(keepends=True)
         said = [i for i, line in enumerate(lines) if line.strip()]
@@ -87,14 +87,14 @@ class LineFile:
             raise cannot_write(self.path, error) from error
 
     def close(self) -> None:
-        """A file into which nothing was written does not stay."""
+        """Close the file, and remove it if it is empty."""
         is_empty = self._is_there() and not self.path.stat().st_size
         self._stream.close()
         if is_empty:
             self.path.unlink()
 
     def replace(self, content: bytes) -> None:
-        """Other lines in its place, all at once and on the disk; they are locked before anybody can see them."""
+        """Replace the content at once and sync it. The new file is locked before it is visible."""
         draft = LineFile(self.path.with_name(f".{self.path.name}.new"), overwrite=True)
         try:
             os.chmod(draft.path, self.path.stat().st_mode)
@@ -102,7 +102,7 @@ class LineFile:
             os.replace(draft.path, self.path)
         except BaseException as error:
             draft.path.unlink(missing_ok=True)
-            draft._stream.close()  # and with it its lock, which would be in the way of the next try
+            draft._stream.close()  # releases its lock, which would block the next attempt
             if isinstance(error, OSError):
                 raise cannot_write(self.path, error) from error
             raise
@@ -119,14 +119,14 @@ def _is_json(text: bytes) -> bool:
 
 
 def _lock(handle: int, path: Path) -> None:
-    """Two writers must not share a file; where the system has no locks, nobody is stopped."""
+    """Prevent two writers from sharing a file, if the system has locks."""
     try:
         import fcntl
 
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ConfigError(
-            "another run is writing this file", code="file-in-use", file=str(path), hint="end it, or name another file"
+            "another run is writing this file", code="file-in-use", file=str(path), hint="stop it, or use another file"
         ) from None
     except (ImportError, OSError):
         return

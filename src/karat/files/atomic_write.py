@@ -11,12 +11,12 @@ from karat.errors import ConfigError
 
 
 def check_writable(path: str | Path, inputs: Iterable[str | None] = ()) -> None:
-    """Refuse early what `write_whole` would refuse after the work, and a file that is among the inputs."""
+    """Raise ConfigError if `write_whole` would fail, or if the file is an input."""
     target = Path(path)
     refuse_overwriting(target, inputs)
     if target.is_dir():
-        raise ConfigError("this is a folder", code="is-a-folder", file=str(target), hint="name a file in it")
-    try:  # only trying tells for every kind of folder
+        raise ConfigError("this is a folder", code="is-a-folder", file=str(target), hint="name a file inside it")
+    try:  # the only check that works for every kind of folder
         with tempfile.TemporaryFile(dir=target.parent, prefix=f".{target.name}."):
             pass
     except OSError as error:
@@ -24,19 +24,19 @@ def check_writable(path: str | Path, inputs: Iterable[str | None] = ()) -> None:
 
 
 def refuse_overwriting(path: str | Path, inputs: Iterable[str | None]) -> None:
-    """An output must not take the place of what was read."""
+    """Raise ConfigError if an output is also an input."""
     target = Path(path)
     if target.exists() and any(Path(i).exists() and target.samefile(i) for i in inputs if i):
         raise ConfigError(
-            "this file is read, and would be overwritten",
+            "this input file would be overwritten",
             code="would-overwrite",
             file=str(path),
-            hint="name another output",
+            hint="choose another output file",
         )
 
 
 def write_whole(path: str | Path, content: bytes, *, mode: int | None = None) -> None:
-    """Write to a temporary file beside the target, then rename it into place. `mode`: who may read it."""
+    """Write to a temporary file next to the target, then rename it. `mode`: file permissions."""
     target = Path(path)
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

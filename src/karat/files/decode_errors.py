@@ -1,4 +1,4 @@
-"""What a decoder complains of, as an error that says where, what was expected and what was found."""
+"""Turns errors of decoders into errors with place, expected and actual value."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 
 from karat.errors import InputError, meant, shorten
 
-# Whatever a decoder may raise about a user's data.
+# Errors that a decoder may raise for bad data.
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError, ValueError)
-# What else parts of a saved file raise that do not fit together.
+# Further errors for a saved file with inconsistent parts.
 UNFIT = (*DECODE_ERRORS, KeyError, IndexError, TypeError, AttributeError, AssertionError)
 _COMPLAINT = re.compile(r"(?P<what>.*?)(?: - at (?P<key>`key` in )?`(?P<path>[^`]*)`)?$", re.S)
 _TYPES = {
@@ -28,23 +28,23 @@ _TYPES = {
 
 
 def refusal(error: Exception, label: str, line: int | None, raw: object = None) -> InputError:
-    """msgspec's complaint about one record as an error with place, expectation and what was found."""
+    """Turn an error of msgspec about one record into an InputError."""
     problem, text = partial(InputError, file=label, line=line), str(error)
     if isinstance(error, RecursionError):
         return problem("nested too deeply", code="nested-too-deeply")
     if isinstance(error, msgspec.ValidationError):
         return _invalid(text, problem, raw)
     if "NaN" in text or (isinstance(raw, bytes) and re.search(rb":\s*-?(NaN|Infinity)\b", raw)):
-        what, hint = "NaN and Infinity are no JSON numbers", "write null, or leave the field out"
+        what, hint = "NaN and Infinity are not valid JSON", "write null, or leave the field out"
         return problem(what, code="bad-value", expected="finite numbers", hint=hint)
     if "truncated" in text:
-        hint = "was the file copied while it was written? Remove or complete the line"
-        return problem("the line is cut off: JSON ends in the middle", code="cut-off", got=raw, hint=hint)
+        hint = "remove or complete the line; the file may have been copied during writing"
+        return problem("the line is cut off: incomplete JSON", code="cut-off", got=raw, hint=hint)
     if isinstance(error, UnicodeError) or "utf-8" in text.lower():
         return problem("the line is not UTF-8 text", code="not-utf8", hint="save the file as UTF-8")
     found = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
     what = f"not JSON ({text.removeprefix('JSON is malformed: ')})"
-    return problem(what, code="not-json", expected="one JSON object a line", got=found)
+    return problem(what, code="not-json", expected="one JSON object per line", got=found)
 
 
 def _invalid(text: str, problem: Callable[..., InputError], raw: object) -> InputError:
@@ -65,7 +65,7 @@ def _invalid(text: str, problem: Callable[..., InputError], raw: object) -> Inpu
         return problem("out of range", code="bad-value", field=path, expected=expected, got=got)
     if kinds := re.fullmatch(r"Expected `(.*?)`(?:, got `(.*)`)?", what):
         expected = " or ".join(_TYPES.get(t.strip(), t.strip()) for t in kinds[1].split("|"))
-        if parts["key"]:  # at its path stands the object that has it: too much to show
+        if parts["key"]:  # the path leads to the whole object, which is too much to show
             what, got = "a key of the wrong type", kinds[2]
         else:
             what, path = "wrong type", _culprit(raw, path, kinds[2])
@@ -83,7 +83,7 @@ _KINDS = {"str": str, "int": int, "float": float, "bool": bool, "null": type(Non
 
 
 def _culprit(raw: object, path: str, kind: str | None) -> str:
-    """The path with the key that msgspec leaves open (`gold[...]`): the first whose value is of the refused kind."""
+    """Complete a path that msgspec leaves open (`gold[...]`) with the first key whose value has the wrong type."""
     head, open_, rest = path.partition("[...]")
     values = _at(raw, head) if open_ and not rest else None
     for key, value in values.items() if isinstance(values, dict) else ():
@@ -98,7 +98,7 @@ def _value_at(raw: object, path: str) -> str | None:
 
 
 def _at(raw: object, path: str) -> Any:
-    """What stands at a path such as `topk[0].score` or `gold[doc 1.html]`; None where nothing does."""
+    """Return the value at a path such as `topk[0].score` or `gold[doc 1.html]`; None if there is none."""
     try:
         value: Any = msgspec.json.decode(raw) if isinstance(raw, bytes) else raw
         for inner, name in re.findall(r"\[([^\]]*)\]|([^.\[]+)", path):

@@ -1,4 +1,4 @@
-"""Which code made the numbers."""
+"""Reads commit, branch and remote of the current git repository."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BRANCHES = ("KARAT_BRANCH", "GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_RE
 
 
 def code_version() -> str | None:
-    """The commit of the repository one works in, `+changes` where files differ from it; None outside of git."""
+    """Return the current commit, with `+changes` if files differ from it; None outside git."""
     commit = _git("rev-parse", "--short=12", "HEAD")
     if not commit:
         return None
@@ -17,19 +17,19 @@ def code_version() -> str | None:
 
 
 def code_date() -> str | None:
-    """The day of that commit: unlike the day of a file it is the same wherever the file is copied to."""
+    """Return the date of the commit, which, unlike a file's date, survives copying."""
     return _git("log", "-1", "--format=%cs") or None
 
 
 def code_branch() -> str | None:
-    """The branch one works on; a CI server that checks out a bare commit says it in a variable."""
+    """Return the current branch; CI servers that check out a commit set a variable."""
     found = next(filter(None, map(os.environ.get, _BRANCHES)), "") or _git("rev-parse", "--abbrev-ref", "HEAD")
     return None if found in ("", "HEAD") else found
 
 
 def default_branch(folder: Path) -> str | None:
-    """The branch that changes are merged into: what the remote says, else a usual name that is there, else the
-    branch one works on; None outside of git."""
+    """Return the branch that changes are merged into: the remote's, else a usual name that exists, else the current
+    branch; None outside git."""
     remote = _git("symbolic-ref", "--short", "refs/remotes/origin/HEAD", folder=folder)
     if remote:
         return remote.removeprefix("origin/")
@@ -40,7 +40,7 @@ def default_branch(folder: Path) -> str | None:
 
 
 def published_commit(folder: Path) -> tuple[str, str] | None:
-    """Address of the remote, and the newest commit that it is known to have; None where neither is known."""
+    """Return the remote's address and its newest known commit; None if unknown."""
     address, commit = _git("remote", "get-url", "origin", folder=folder), _git("rev-parse", "HEAD", folder=folder)
     if address and commit and _git("branch", "--remotes", "--contains", commit, folder=folder):
         return address, commit
@@ -50,7 +50,7 @@ def published_commit(folder: Path) -> tuple[str, str] | None:
 def _git(*arguments: str, folder: Path | None = None) -> str:
     if not _may_be_repository(folder or Path.cwd()):
         return ""
-    import subprocess  # takes as long to load as git to start, and most folders with runs are in no repository
+    import subprocess  # slow to load, and most folders with runs are not in a repository
 
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
@@ -63,7 +63,7 @@ def _git(*arguments: str, folder: Path | None = None) -> str:
 
 
 def _may_be_repository(start: Path) -> bool:
-    """Whether git would find a repository; it looks in this folder and in those above, unless a variable names one."""
+    """Return whether git would find a repository, in this folder or above, or in a variable."""
     if "GIT_DIR" in os.environ:
         return True
     folder = os.path.abspath(start)

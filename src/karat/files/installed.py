@@ -1,6 +1,6 @@
-"""What pip must be told to install this very Karat again: a commit or a file, never a name of a package index.
+"""The pip requirement that installs this same Karat: a commit or a file, never a package name.
 
-No package index has Karat, so a bare name would install whatever someone else puts there.
+No package index has Karat, so a package name could install someone else's code.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ _IN_REPOSITORY = re.compile(r"(?!-)(?!\S*://)(?:\./\S*|\S+/\S+|\S+\.whl)")
 
 
 def checked(text: str) -> str:
-    """What a user wants pip to install, if it cannot change by itself."""
+    """Return a user's pip requirement if it is pinned, else raise ConfigError."""
     asked = text.strip()
     if re.search(r"https?://[^/\s]*@[^/\s]*/", asked):
-        what = "an address with a user name or password must not stand in a workflow"
-        hint = "leave it out of the address; let the workflow sign in with a secret of the repository"
+        what = "the address of a workflow must not have a user name or password"
+        hint = "remove it, and let the workflow sign in with a secret of the repository"
         raise ConfigError(what, code="secret-in-address", field="--install", hint=hint)
     if any(form.fullmatch(asked) for form in (_COMMIT, _ARCHIVE)):
         return asked
     if _IN_REPOSITORY.fullmatch(asked) and not asked.startswith("git+"):
         return asked
     raise ConfigError(
-        "this would not install the same Karat every time",
+        "this may install a different Karat each time",
         code="not-pinned",
         field="--install",
-        expected=f"a commit ({EXAMPLE}), a wheel's https address, or a path in the repository",
+        expected=f"a commit ({EXAMPLE}), the https address of a wheel, or a path in the repository",
         got=text,
-        hint="no package index has Karat, and a branch moves: name all 40 digits of a commit, or a version's tag",
+        hint="use all 40 digits of a commit, or the tag of a version; branches move, and no package index has Karat",
     )
 
 
 def installed_from() -> str | None:
-    """Where the running Karat came from, pinned; None where that is a folder of this machine that no remote has."""
+    """Return the pinned source of the running Karat; None for a local folder without a remote."""
     try:
         said = metadata.distribution("karat").read_text("direct_url.json")
         found = msgspec.json.decode(said or "null", type=_DirectUrl | None)
@@ -65,7 +65,7 @@ def installed_from() -> str | None:
 
 
 def with_extras(package: str, extras: Iterable[str]) -> str:
-    """The same with extras, if it says no more than where Karat is.
+    """Add extras to a requirement that is only an address.
 
     >>> with_extras("git+https://host/karat@v1.2", ["http"])
     'karat[http] @ git+https://host/karat@v1.2'
@@ -79,7 +79,7 @@ def with_extras(package: str, extras: Iterable[str]) -> str:
 
 
 class _DirectUrl(msgspec.Struct):
-    """`direct_url.json`, which installers write."""
+    """Read `direct_url.json`, which installers write."""
 
     url: str
     vcs_info: dict[str, str] | None = None
@@ -88,7 +88,7 @@ class _DirectUrl(msgspec.Struct):
 
 
 def _pinned_git(address: str, commit: str) -> str | None:
-    """With an address that a server can reach, and no password in it."""
+    """Return a requirement with an address that a server can reach, without a password."""
     short = re.fullmatch(r"(?:\w[\w.-]*@)?([\w.-]+):(?!//)(\S+)", address)  # as in git@host:owner/repo.git
     reached = f"https://{short[1]}/{short[2].lstrip('/')}" if short else _without_secrets(address)
     pinned = f"git+{reached}@{commit}"

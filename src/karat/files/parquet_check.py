@@ -1,7 +1,7 @@
-"""What a Parquet file says of its own size, checked against the file before anything is unpacked.
+"""Checks the sizes in the headers of a Parquet file before anything is unpacked.
 
-Footer and page headers are read here (Thrift, compact protocol), and nothing else: they tell how many values there are
-and how large every page is unpacked. It is cheap, for there is one header per megabyte or so.
+Only the footer and the page headers are read (Thrift, compact protocol). They give the number of values and the
+unpacked size of every page. This is fast: there is about one header per megabyte.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import IO
 
 _MAGIC = b"PAR1"
-_HEADER = 1 << 10  # bytes that hold most page headers; those with long statistics are read again
+_HEADER = 1 << 10  # bytes, enough for most page headers; longer ones are read again
 _LONGEST_HEADER = 16 << 20
 _DEEPEST = 32  # structs in structs
 _WIDTHS = (1, 4, 8, 12, 4, 8, 16, 16)  # bytes of a value in memory, by physical type
@@ -24,7 +24,7 @@ class DamagedParquet(Exception):
 
 
 def expanded_size(stream: IO[bytes], size: int) -> int:
-    """Bytes that all of the file takes in memory, about. Raises DamagedParquet where its parts do not fit its size."""
+    """Return the approximate bytes of the file in memory. Raises DamagedParquet if its parts do not fit its size."""
     try:
         return _expanded_size(stream, size)
     except IndexError:
@@ -47,7 +47,7 @@ def _expanded_size(stream: IO[bytes], size: int) -> int:
 
 
 def _chunks(footer: _Thrift) -> Iterator[dict[int, int]]:
-    """Numbers of every column chunk, by field."""
+    """Yield the numbers of every column chunk, by field."""
     for field, kind in footer.fields():
         if field == 3 and footer.number(kind) < 0:
             raise DamagedParquet("the number of rows is negative")
@@ -72,7 +72,7 @@ def _row_group(footer: _Thrift) -> Iterator[dict[int, int]]:
 
 
 def _chunk_size(stream: IO[bytes], chunk: dict[int, int], end: int) -> int:
-    """`end`: where the footer begins."""
+    """Return the unpacked bytes of a column chunk. `end`: where the footer begins."""
     values, packed, at = chunk.get(5, 0), chunk.get(7, 0), chunk.get(9, 0)
     dictionary = chunk.get(11, 0)
     at = dictionary if 0 < dictionary < at else at
@@ -81,7 +81,7 @@ def _chunk_size(stream: IO[bytes], chunk: dict[int, int], end: int) -> int:
     total = values * _WIDTHS[chunk.get(1, 0)]
     while values > 0:
         if not len(_MAGIC) <= at < end:
-            raise DamagedParquet("a page lies outside the file")
+            raise DamagedParquet("a page is outside the file")
         header, after = _page_header(stream, at, end)
         unpacked, size, count = header.get(2, 0), header.get(3, 0), header.get(-1, 0)
         if min(unpacked, size, count) < 0 or after + size > end:
@@ -95,7 +95,7 @@ def _chunk_size(stream: IO[bytes], chunk: dict[int, int], end: int) -> int:
 
 
 def _page_header(stream: IO[bytes], at: int, end: int) -> tuple[dict[int, int], int]:
-    """Numbers of a page, by field, -1: its values. And where the page begins."""
+    """Return the numbers of a page by field (-1: its values), and where the page begins."""
     size = _HEADER
     while True:
         stream.seek(at)
@@ -123,7 +123,7 @@ class _Thrift:
         self.data, self.at = data, 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Number and type of each field of a struct; whoever asks reads or skips its value."""
+        """Yield number and type of each field of a struct; the caller reads or skips its value."""
         field = 0
         while head := self._byte():
             kind, step = head & 15, head >> 4
@@ -131,7 +131,7 @@ class _Thrift:
             yield field, kind
 
     def numbers(self) -> dict[int, int]:
-        """The whole numbers of a struct, by field."""
+        """Return the whole numbers of a struct by field."""
         found = {}
         for field, kind in self.fields():
             if kind in _NUMBERS:
@@ -146,7 +146,7 @@ class _Thrift:
         return self._zigzag()
 
     def items(self, kind: int, of: int) -> range:
-        """One turn per item of a list, which must be of this type."""
+        """Iterate over the items of a list, which must have this type."""
         if kind != _LIST:
             raise DamagedParquet("a header has a value of another type")
         count, inner = self._list()

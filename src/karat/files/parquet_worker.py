@@ -1,6 +1,6 @@
-"""The process that reads Parquet for another one: a damaged file may end it, and nothing else.
+"""The process that reads Parquet files, so that a damaged file can only crash this process.
 
-A request is a line of JSON and the bytes that it announces; so is an answer. See `safe_parquet.py` for the other side.
+A request is a line of JSON followed by bytes; so is a response. See `safe_parquet.py` for the other side.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ READY = b"ready\n"
 
 
 class _ExpandsTooFar(Exception):
-    """More than a file of this size may hold."""
+    """The content exceeds the limit for a file of this size."""
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
-    os.dup2(silent, 2)  # a crash is told by the other process, in one sentence
+    os.dup2(silent, 2)  # the other process reports crashes
     worker = _Worker()
     with suppress(BrokenPipeError):
         answers.write(READY)
@@ -52,7 +52,7 @@ class _Worker:
 
     def answer(self, request: dict[str, Any], content: bytes, plan: bytes) -> tuple[dict[str, Any], bytes | memoryview]:
         try:
-            os.environ[EXPANSION] = request["expansion"]  # it may have been set after the worker was started
+            os.environ[EXPANSION] = request["expansion"]  # may have changed since the worker started
             packed = 0 if request["delta"] else self._check(request, content)
             return self._read(request, content, plan, packed)
         except DamagedParquet as error:
@@ -63,12 +63,12 @@ class _Worker:
             return {"failed": GONE, "reason": error.strerror}, b""
         except OSError as error:
             return {"failed": NO_FILE, "reason": error.strerror or str(error)}, b""
-        except BaseException as error:  # polars' PanicException is no Exception
+        except BaseException as error:  # polars' PanicException is not an Exception
             reason = next(iter(str(error).splitlines()), "") or type(error).__name__
             return {"failed": REFUSED, "reason": reason[:2000], "module": type(error).__module__}, b""
 
     def _check(self, request: dict[str, Any], content: bytes) -> int:
-        """Its size, once its headers are known to fit it."""
+        """Return its size after checking its headers."""
         path = request["path"]
         if path is None:
             _refuse_bomb(io.BytesIO(content), len(content), request["most"])
@@ -124,7 +124,7 @@ def _most(size: int, most: int | None) -> int:
 
 
 def _text_bytes(column: Any) -> int:
-    """Bytes of all texts of a column: one text of a dictionary can stand for a million long ones."""
+    """Return the bytes of all texts of a column: a dictionary can repeat one long text a million times."""
     import polars as pl
 
     kind = column.dtype

@@ -1,4 +1,4 @@
-"""A sign of life on standard error for work that takes over two seconds; silent when nobody watches."""
+"""Progress on standard error for work that takes over two seconds; only in a terminal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _spin(what: str, done: threading.Event) -> None:
 
 @contextmanager
 def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar with rate and time left; what it yields is called for every one that is done."""
+    """Show a bar with rate and time left; call what it yields after each item."""
     if not sys.stderr.isatty():
         yield lambda: None
         return

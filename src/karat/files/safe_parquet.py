@@ -1,8 +1,8 @@
-"""Parquet that somebody else wrote: read in a process of its own, which a damaged file may end.
+"""Reads untrusted Parquet files in a separate process, which a damaged file may crash.
 
-polars gives up the whole process where a damaged page asks for more memory than there is. So files are never opened
-here: a worker opens them, checks what they say of their size, and sends back frames in Arrow's own form. It is started
-when the first file is read, stays for the next one, and ends with this process.
+polars aborts the process if a damaged page needs more memory than available. So a worker opens files, checks their
+sizes and sends back Arrow frames. It starts with the first file, is reused for the next ones, and ends with this
+process.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 CRASH = "crash"
 __all__ = ["CRASH", "GONE", "ParquetSource", "UnreadableParquet"]
-_PATIENCE = 600.0  # seconds after which nobody waits for an answer any longer
+_PATIENCE = 600.0  # seconds to wait for a response
 _AT_ONCE = 2  # workers; each uses all cores for one read
-_WRITE_AGAIN = "the file is damaged or incomplete: write it again, or copy it again from where it came"
+_WRITE_AGAIN = "the file is damaged or incomplete: write or copy it again"
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import karat.files.parquet_worker as w; w.main()"
 
 
@@ -43,7 +43,7 @@ class UnreadableParquet(Exception):
         self.kind, self.module = kind, module
 
     def as_error(self, what: str, *, code: str, label: str, hint: str | None = None) -> InputError:
-        """`what`: where it ends with a colon, the reason follows."""
+        """Return the error; if `what` ends with a colon, the reason follows."""
         if self.kind == EXPANDS:
             return expands_too_far(label)
         told = f"{what} {self}" if what.endswith(":") else what
@@ -52,10 +52,10 @@ class UnreadableParquet(Exception):
 
 
 class ParquetSource:
-    """One Parquet file, the bytes of one, or a Delta table. `most`: bytes that it may unpack to, at most."""
+    """A Parquet file, its bytes, or a Delta table. `most`: largest unpacked size in bytes."""
 
     def __init__(self, content: str | Path | bytes, *, delta: bool = False, most: int | None = None) -> None:
-        largest_content(0)  # a limit that makes no sense is refused here
+        largest_content(0)  # raises an error for an invalid limit
         self._content = content if isinstance(content, bytes) else b""
         self._path = None if isinstance(content, bytes) else os.path.abspath(content)
         self._said: dict[str, Any] = {"path": self._path, "delta": delta, "most": most, "columns": None, "rows": None}
@@ -67,12 +67,12 @@ class ParquetSource:
         return int(self._ask({"do": "height"})[0]["height"])
 
     def rows(self, columns: Sequence[str] | None = None, at: int = 0, size: int | None = None) -> pl.DataFrame:
-        """Some rows of some columns."""
+        """Read some rows of some columns."""
         rows = None if at == 0 and size is None else [at, size]
         return self._frame({"do": "rows", "columns": None if columns is None else list(columns), "rows": rows})
 
     def collect(self, query: Callable[[pl.LazyFrame], pl.LazyFrame]) -> pl.DataFrame:
-        """What a query on the table gives."""
+        """Return the result of a query on the table."""
         import polars as pl
 
         source = io.BytesIO(self._content) if self._path is None else self._path
@@ -94,7 +94,7 @@ class ParquetSource:
 
 
 class _Worker:
-    """The other process, as this one sees it."""
+    """The worker process."""
 
     def __init__(self) -> None:
         command = [sys.executable or "python3", "-I", "-c", _START, json.dumps(sys.path)]
@@ -125,7 +125,7 @@ class _Worker:
         except (OSError, TypeError, EOFError):
             self.close()
             return {"failed": CRASH, "reason": "the Parquet reader crashed on it"}, b""
-        except BaseException:  # interrupted in the middle of an answer: nothing that follows could be understood
+        except BaseException:  # interrupted during a response: what follows cannot be parsed
             self.close()
             raise
 
@@ -144,7 +144,7 @@ class _Worker:
 
 def _cannot_start(program: str, reason: str) -> ConfigError:
     return ConfigError(
-        f"Parquet is read by a process of its own, which cannot be started: {reason}",
+        f"the process that reads Parquet cannot be started: {reason}",
         code="no-worker",
         file=program,
         hint="free some memory, or convert the file to JSON Lines",
@@ -152,7 +152,7 @@ def _cannot_start(program: str, reason: str) -> ConfigError:
 
 
 def _answers(stream: IO[bytes]) -> bool:
-    """Whether an answer begins within the time limit."""
+    """Return whether a response begins within the time limit."""
     return os.name != "posix" or bool(select.select([stream], [], [], _PATIENCE)[0])
 
 

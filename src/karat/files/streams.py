@@ -1,4 +1,4 @@
-"""Bytes of files, decompressed where they are compressed; no line and no expansion goes past its limit."""
+"""Reads files, decompressed if needed, with limits for lines and unpacked size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from karat.errors import InputError, KaratError, MissingExtra
 from karat.files.limits import expands_too_far, largest_content, largest_line, line_too_long
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_PACKED = 1 << 11  # small, for all that it unpacks to is in memory at once: up to 64 MB
+_PACKED = 1 << 11  # small, since everything that it unpacks to is in memory at once: up to 64 MB
 _BLOCK = 1 << 20
 
 
@@ -21,12 +21,12 @@ def is_compressed(opening: bytes) -> bool:
 
 
 def open_plain(path: Path, label: str) -> BoundedLines:
-    """A file as it is."""
+    """Open a file without decompressing it."""
     return BoundedLines(io.FileIO(path), label)
 
 
 def open_content(path: Path, label: str) -> BoundedLines:
-    """A file, decompressed where its first bytes say that it is compressed."""
+    """Open a file; decompress it if its first bytes show that it is compressed."""
     raw = path.open("rb")
     magic = raw.read(4)
     raw.seek(0)
@@ -42,7 +42,7 @@ def unreadable(label: str, error: Exception) -> InputError:
 
 
 class BoundedLines(io.BufferedReader):
-    """A stream that refuses a line which is too long, before all of it is in memory."""
+    """A stream that raises an error for a line that is too long, before reading all of it."""
 
     def __init__(self, raw: io.RawIOBase, label: str, size: int = _BLOCK >> 3) -> None:
         super().__init__(raw, size)
@@ -80,7 +80,7 @@ class BoundedLines(io.BufferedReader):
         return b"".join(blocks)
 
     def _refuse_long_lines(self) -> None:
-        """In a plain file, without reading it into memory."""
+        """Check a plain file without reading it into memory."""
         at = self.tell()
         if os.fstat(self.fileno()).st_size - at <= self._limit:  # also: an empty file cannot be mapped
             return
@@ -115,7 +115,7 @@ def _open_zstd(raw: IO[bytes]) -> Any:
 
 
 class _ZstdFrames:
-    """All frames of a file. The package's own reader takes a file that ends too early for a short one."""
+    """Reads all frames of a file. The package's own reader does not notice a file that ends too early."""
 
     def __init__(self, start: Callable[[], Any], raw: IO[bytes]) -> None:
         self._start, self._raw = start, raw
@@ -144,7 +144,7 @@ class _ZstdFrames:
 
 
 class _Stream(io.RawIOBase):
-    """A file read through another's eyes, and closed with it."""
+    """A stream over another file, closed together with it."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
@@ -158,7 +158,7 @@ class _Stream(io.RawIOBase):
 
 
 class _Decompressed(_Stream):
-    """A decompressed stream that can go back to its start, and whose damage is an error with the file's name."""
+    """A decompressed stream that can rewind to its start, and whose errors name the file."""
 
     def __init__(self, raw: IO[bytes], start: Callable[[IO[bytes]], Any], label: str) -> None:
         super().__init__(raw)
@@ -174,7 +174,7 @@ class _Decompressed(_Stream):
             size = int(self._reader.readinto(buffer))
         except KaratError:
             raise
-        except Exception as error:  # gzip, zlib and the zstd packages raise kinds of their own
+        except Exception as error:  # gzip, zlib and the zstd packages raise different errors
             raise unreadable(self._label, error) from error
         self._read += size
         if self._read > largest_content(self.packed):
@@ -186,12 +186,12 @@ class _Decompressed(_Stream):
 
     @property
     def packed(self) -> int:
-        """Bytes of the compressed file that were read so far."""
+        """Return the bytes of the compressed file read so far."""
         return self._raw.tell()
 
 
 class Window(_Stream):
-    """A stretch of a file as if it were one."""
+    """A part of a file that acts as a file."""
 
     def __init__(self, raw: IO[bytes], start: int, stop: int) -> None:
         super().__init__(raw)

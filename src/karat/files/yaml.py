@@ -1,6 +1,6 @@
-"""YAML read safely, with the line of every entry, and as a struct; whatever is wrong is told with its line and column.
+"""Reads YAML safely, with the line of every entry, and into structs; errors have line and column.
 
-Ids are what was written: dates, 007 and keys stay text.
+Ids stay as written: dates, 007 and keys are text.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ for _kind, _pattern, _firsts in (
 
 
 def load_yaml(text: bytes, label: str) -> tuple[Any, Lines]:
-    """The document, and where the entries of its lists stand."""
+    """Return the document, and the lines of its list entries."""
     try:
         _refuse_depth_and_bombs(text, label)
         loader = _Loader(text)
@@ -67,13 +67,13 @@ def load_yaml(text: bytes, label: str) -> tuple[Any, Lines]:
         raise InputError(what, code="not-yaml", file=label, line=line, column=column, hint=hint) from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise InputError(f"not YAML: {str(error).splitlines()[0]}", code="not-yaml", file=label) from error
-    except (AttributeError, LookupError, TypeError) as error:  # how PyYAML takes `!!int ""` or `!!timestamp today`
-        raise InputError("not YAML: a tag that does not fit its value", code="not-yaml", file=label) from error
+    except (AttributeError, LookupError, TypeError) as error:  # raised by PyYAML for `!!int ""` or `!!timestamp today`
+        raise InputError("not YAML: a tag does not match its value", code="not-yaml", file=label) from error
 
 
 def _refuse_depth_and_bombs(text: bytes, label: str) -> None:
-    """Walk through the events first: the C loader recurses without a limit, and aliases of aliases explode."""
-    depth, anchored = 0, 0  # how deep we are, and how deep inside of the outermost anchored collection
+    """Check nesting and aliases first: the C loader recurses without a limit, and nested aliases grow exponentially."""
+    depth, anchored = 0, 0  # depth in total, and inside the outermost anchored collection
     for event in yaml.parse(text, Loader=_Base):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
@@ -82,7 +82,7 @@ def _refuse_depth_and_bombs(text: bytes, label: str) -> None:
             depth -= 1
             anchored -= anchored > 0
         elif isinstance(event, yaml.AliasEvent) and anchored:
-            what, hint, (line, _) = "an alias inside of an anchor", "write the values out", _spot(event.start_mark)
+            what, hint, (line, _) = "an alias inside an anchor", "write the values out", _spot(event.start_mark)
             raise InputError(what, code="nested-alias", file=label, line=line, hint=hint)
         if depth > _DEEPEST:
             line, _ = _spot(event.start_mark)
@@ -90,7 +90,7 @@ def _refuse_depth_and_bombs(text: bytes, label: str) -> None:
 
 
 def _spot(mark: Any) -> tuple[Any, Any]:
-    """(line, column), counted from 1."""
+    """Return (line, column), counted from 1."""
     return (None, None) if mark is None else (mark.line + 1, mark.column + 1)
 
 
@@ -106,8 +106,8 @@ def _entry_lines(node: Any, value: Any) -> Lines:
 
 
 def _settle_keys(node: Any, label: str, seen_nodes: set[int]) -> None:
-    """Keys are text, as in JSON, and stand once."""
-    if id(node) in seen_nodes:  # an alias: looked at already
+    """Check that keys are text, as in JSON, and unique."""
+    if id(node) in seen_nodes:  # an alias, already checked
         return
     seen_nodes.add(id(node))
     if isinstance(node, yaml.SequenceNode):
@@ -118,7 +118,7 @@ def _settle_keys(node: Any, label: str, seen_nodes: set[int]) -> None:
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in keys:
-                    what, (line, column) = f"the key {key.value!r} stands twice", _spot(key.start_mark)
+                    what, (line, column) = f"duplicate key {key.value!r}", _spot(key.start_mark)
                     raise InputError(what, code="duplicate-key", file=label, line=line, column=column)
                 keys.add(key.value)
                 if key.tag != _TAG + "merge":
@@ -150,13 +150,13 @@ _MISSING = re.compile(r"Object missing required field `(.*)`")
 _TYPE = re.compile(r"Expected `(.*)`, got `(.*)`")
 _BOUND = re.compile(r"Expected `\w+` (>=|<=) (\S+)")
 _NAMES = {"float": "number", "str": "text", "int": "whole number", "object": "mapping", "array": "list"}
-_OPEN = "..."  # how msgspec calls a key of a mapping, whichever it is
+_OPEN = "..."  # msgspec's name for any key of a mapping
 
 
 class YamlDocument(msgspec.Struct, frozen=True):
-    """What a file holds, and where."""
+    """The content of a file, with the places of its values."""
 
-    file: str | None  # None: from memory, where there are no lines
+    file: str | None  # None: from memory, without lines
     value: Any
     places: Places
 
@@ -164,7 +164,7 @@ class YamlDocument(msgspec.Struct, frozen=True):
         return self._place(path)[0]
 
     def placed(self, problem: ConfigError, path: Path) -> ConfigError:
-        """A problem with what stands at a path."""
+        """Add the place of the value at a path to an error."""
         if self.file is not None:
             problem.file = self.file
             problem.line, problem.column = self._place(path)
@@ -179,7 +179,7 @@ class YamlDocument(msgspec.Struct, frozen=True):
             raise self.placed(problem, path) from error
 
     def _place(self, path: Path) -> tuple[int, int]:
-        """Of a value, or of the next thing around it: what comes through a merge key has no place of its own."""
+        """Return the place of a value, or of what contains it: values from a merge key have no place."""
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path, (1, 1))
@@ -204,7 +204,7 @@ def read_document(file: File) -> YamlDocument:
 
 
 def _explain(message: str, value: Any, kind: Any) -> tuple[ConfigError, Path]:
-    """What msgspec found, in the words of the file, and where."""
+    """Turn an error of msgspec into a ConfigError and its path."""
     found = _AT.search(message)
     path, text = _path(found[1] if found else ""), message[: found.start()] if found else message
     if _OPEN in path:
@@ -232,7 +232,7 @@ def _explain(message: str, value: Any, kind: Any) -> tuple[ConfigError, Path]:
 
 
 def _explain_entry(path: Path, value: Any, kind: Any) -> tuple[ConfigError, Path]:
-    """What is wrong inside of a mapping: its first entry that is refused for itself."""
+    """Find the error in a mapping: its first invalid entry."""
     (entry_kind,) = _kinds_at(kind, (*path, _OPEN))
     for key, entry in _at(value, path).items():
         try:
@@ -240,7 +240,7 @@ def _explain_entry(path: Path, value: Any, kind: Any) -> tuple[ConfigError, Path
         except msgspec.ValidationError as error:
             problem, inner = _explain(str(error), entry, entry_kind)
             return problem, (*path, key, *inner)
-    raise AssertionError("an entry was refused, and none of them is")
+    raise AssertionError("a mapping was invalid, but none of its entries is")
 
 
 def _path(text: str) -> Path:
@@ -255,7 +255,7 @@ def _at(value: Any, path: Path) -> Any:
 
 
 def _kinds_at(kind: Any, path: Path) -> Iterator[Any]:
-    """What may stand at a path of a value of this kind."""
+    """Yield the possible types at a path in a value of this type."""
     if not path:
         yield kind
         return
@@ -269,7 +269,7 @@ def _kinds_at(kind: Any, path: Path) -> Iterator[Any]:
 
 
 def _parts(kind: Any) -> Iterator[Any]:
-    """The kinds that a union is made of."""
+    """Yield the members of a union."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if get_origin(kind) in (Union, types.UnionType):

@@ -1,1 +1,1 @@
-"""Chat models behind any OpenAI-compatible endpoint: asked at once, paid for once."""
+"""Chat models behind any OpenAI-compatible endpoint, with concurrent requests and a cache."""

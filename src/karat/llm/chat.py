@@ -1,4 +1,4 @@
-"""One model behind one endpoint: what is said to it, what it says, and every fault on the way. No key is ever shown."""
+"""Requests to one model at one endpoint, with retries and error handling. Keys are never shown."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from karat.net.timeouts import TooSlow
 Messages: TypeAlias = list[dict[str, str]]
 OPENAI = "https://api.openai.com/v1"
 KEYS = ("KARAT_LLM_KEY", "OPENAI_API_KEY")
-_AGAIN = (200, 408, 409, 425, 429, *range(500, 600))  # 200: some send an error, or a page, as if all were well
+_AGAIN = (200, 408, 409, 425, 429, *range(500, 600))  # 200: some servers send errors or web pages with it
 _WRONG = {
-    401: "the key is wrong or has expired: " + " or ".join(KEYS) + " holds it",
+    401: "the key is wrong or has expired: check " + " or ".join(KEYS),
     403: "the key may not use this model",
-    404: "is the model's name right, and does the address end as the provider says (often /v1)?",
+    404: "check the model's name, and that the address ends as the provider says (often /v1)",
     405: "the address is not that of a chat endpoint; it often ends in /v1",
 }
-_STILL_ANSWERING = 409  # what a server says that is not done with the same request yet
+_STILL_ANSWERING = 409  # the server is still working on the same request
 _KEY = "Idempotency-Key"
 _FIRST_WAIT = 0.5
 _PATIENCE = 120.0  # seconds that a server may ask to wait
 _UNSUPPORTED = re.compile(r"support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed", re.I)
 _OTHER_NAME = "max_completion_tokens"
-_SPENT = "insufficient_quota"  # a 429 that no waiting mends
-_ADDRESS = "such as http://localhost:11434/v1 (--base-url, or OPENAI_BASE_URL); the key belongs into KARAT_LLM_KEY"
+_SPENT = "insufficient_quota"  # a 429 for which waiting does not help
+_ADDRESS = "such as http://localhost:11434/v1 (--base-url, or OPENAI_BASE_URL); put the key into KARAT_LLM_KEY"
 
 
 class Request(NamedTuple):
-    """One conversation, how long the answer may be, and the code that it has to carry.
+    """One conversation, the length limit of the reply, and the code that the reply must contain.
 
-    `fresh`: a word that makes it unlike the same request of another time, for servers that answer only once.
+    `fresh`: a word that makes the request differ from earlier ones, for servers that reply only once.
     """
 
     messages: Messages
@@ -50,26 +50,26 @@ class Request(NamedTuple):
     fresh: str = ""
 
     def answered(self, said: str, then: str, *, longer: bool) -> Request:
-        """The conversation goes on: what the model said, and what it is told about that."""
+        """Return the request extended by the model's reply and the next message."""
         more = [{"role": "assistant", "content": said}, {"role": "user", "content": then}]
         return self._replace(messages=[*self.messages, *more], max_tokens=self.max_tokens * (2 if longer else 1))
 
 
 class Reply(msgspec.Struct, omit_defaults=True):
-    """What a model said. `text` is None where it said nothing; `refusal` is what it said instead."""
+    """A reply of a model. `text` is None if it has none; `refusal` is the reason, if given."""
 
     text: str | None
     prompt_tokens: int
     completion_tokens: int
     time: str  # ISO 8601
     refusal: str | None = None
-    is_cut: bool = False  # it had more to say
+    is_cut: bool = False  # by the length limit
     estimated: bool = False  # the server did not count the tokens
-    lost: int = 0  # tries before that got no answer, and may have been charged
+    lost: int = 0  # earlier attempts without a response, which may have been charged
 
 
 class NoReply(KaratError):
-    """This one request failed, whatever was tried. `lost`: nobody answered, or nobody had time to."""
+    """This request failed after all attempts. `lost`: no response, or the server was busy."""
 
     code = "no-reply"
 
@@ -79,13 +79,13 @@ class NoReply(KaratError):
 
 
 class Halt(KaratError):
-    """No request will do better: the key, the address or the model is wrong, or the money is spent."""
+    """All requests would fail: the key, address or model is wrong, or the quota is used up."""
 
     code = "halted"
 
 
 class Chat:
-    """Asks a model; safe to use from many threads. `timeout` is for one try, of which there are `retries` more."""
+    """Sends requests to a model; thread-safe. `timeout` is for one attempt, followed by up to `retries` more."""
 
     def __init__(self, model: str, base_url: str | None = None, *, timeout: float = 60.0, retries: int = 5) -> None:
         self.model, self.timeout, self.retries = model, timeout, retries
@@ -102,12 +102,12 @@ class Chat:
         if name is not None:
             return {"Authorization": f"Bearer {check_token(self._secrets.get(name), name, 'key')}"}
         if is_loopback(self.url):
-            return {}  # servers on one's own machine seldom ask for one
+            return {}  # local servers rarely need a key
         hint = f"set it: export {KEYS[0]}=… ({KEYS[1]} is read too)"
         raise ConfigError(f"no key for {self.url}", code="no-key", hint=hint)
 
     def ask(self, request: Request) -> Reply:
-        """Raises NoReply where this request is lost, Halt where all of them would be."""
+        """Return the reply. Raises NoReply if this request failed, Halt if all would fail."""
         retry = Retry(self.retries + 1, statuses=_AGAIN, first=_FIRST_WAIT)
         tries = _Tries()
 
@@ -123,7 +123,7 @@ class Chat:
     def _ask_once(self, request: Request, refused: int) -> Reply:
         left = self._not_before - time.monotonic()
         if left > 0:
-            time.sleep(left + random.uniform(0.0, 0.1))  # not all in the same moment
+            time.sleep(left + random.uniform(0.0, 0.1))  # not all at the same moment
         settings, values = self._settings, {"temperature": 0, "max_tokens": request.max_tokens}
         chosen = {sent: values[name] for name, sent in settings.items()}
         body = {"model": self.model, "messages": request.messages, **chosen}
@@ -135,9 +135,9 @@ class Chat:
         except HttpError as error:
             self._refuse_hopeless(error)
             if error.status == 400 and self._adapted(error.what, settings):
-                return self._ask_once(request, refused)  # there is little to adapt, so this ends
+                return self._ask_once(request, refused)  # ends, since there is little to adapt
             if error.status == 429:
-                with self._lock:  # whoever is told to slow down speaks for all
+                with self._lock:  # one thread slows down all
                     self._not_before = max(self._not_before, time.monotonic() + (error.wait or 0.0))
             raise
 
@@ -145,18 +145,20 @@ class Chat:
         if error.status in _WRONG:
             raise Halt(error.what, hint=_WRONG[error.status]) from None
         if error.status == 429 and _SPENT in error.what:
-            raise Halt(error.what, hint="the account has no money left; the same command goes on from here") from None
+            raise Halt(
+                error.what, hint="the account has no credit left; add some, then run the same command to continue"
+            ) from None
         if error.wait is not None and error.wait > _PATIENCE:
-            what = f"{error.what}; it asks to wait {error.wait:,.0f} s"
-            raise Halt(what, hint="the same command goes on from here") from None
+            what = f"{error.what}; the server asks to wait {error.wait:,.0f} s"
+            raise Halt(what, hint="run the same command later to continue") from None
 
     def _adapted(self, said: str, used: dict[str, str]) -> bool:
-        """Some models take no temperature, some call the limit by another name: from now on as they want it."""
+        """Adapt to models without temperature, or with another name for the length limit."""
         named = next((name for name, sent in used.items() if sent in said), None)
         if named is None or not _UNSUPPORTED.search(said):
             return False
         with self._lock:
-            if self._settings is used:  # else another thread was told the same
+            if self._settings is used:  # else another thread has adapted them
                 renamed = used[named] == "max_tokens" and _OTHER_NAME in said
                 without = {name: sent for name, sent in used.items() if name != named}
                 self._settings = {**without, named: _OTHER_NAME} if renamed else without
@@ -164,7 +166,7 @@ class Chat:
 
 
 class _Tries:
-    """How often a request was refused, and how often nobody answered."""
+    """How often a request was refused, and how often it got no response."""
 
     def __init__(self) -> None:
         self.refused = self.lost = 0
@@ -179,18 +181,18 @@ class _Tries:
 
 
 def _idempotency_key(url: str, body: dict[str, Any], fresh: str, refused: int) -> str:
-    """The same for the same request, also in another process: a server that keeps such keys then gives the answer that
-    got lost, and charges nothing. Another one after a refusal, which some servers would repeat."""
+    """Return an idempotency key, the same for the same request, also in another process: a server that supports it then
+    repeats a lost reply without charging. It changes after a refusal, which some servers would repeat."""
     return hashlib.sha256(msgspec.json.encode((url, body, fresh, refused))).hexdigest()[:32]
 
 
 def _reply(content: Any, messages: Messages) -> Reply:
-    """The first choice of an answer, in whatever dialect it was given."""
+    """Read the first choice of a response, in any dialect of the API."""
     try:
         choice = content["choices"][0]
         text, refusal = (_text(choice["message"].get(name)) for name in ("content", "refusal"))
     except (TypeError, KeyError, IndexError, AttributeError):
-        raise HttpError(f"no answer of a chat model: {shorten(content, 200)}") from None
+        raise HttpError(f"not a reply of a chat model: {shorten(content, 200)}") from None
     finish = choice.get("finish_reason")
     if finish == "content_filter" and not refusal:
         refusal = "the provider's content filter"
@@ -212,7 +214,7 @@ def _tokens(usage: Any, name: str) -> int | None:
 
 
 def _text(content: Any) -> str:
-    """Plain text; some send a list of its parts."""
+    """Return the text; some servers send a list of parts."""
     if isinstance(content, list):
         return "".join(_text(part.get("text")) for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""

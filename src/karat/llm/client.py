@@ -1,4 +1,4 @@
-"""A model that is asked once for everything: answers are on the disk before the next request goes out."""
+"""A model with a cache: each reply is saved before the next request."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from karat.llm.options import ModelOptions
 from karat.net.timeouts import Workers
 
 CACHE = Path(".karat") / "llm-cache.sqlite"
-# `sent`: requests that no answer has come to yet. What stands in it when a process was killed may have been charged.
+# `sent`: requests without a reply yet. If the process was killed, they may have been charged.
 _TABLES = (
     """create table if not exists replies (
         key text primary key, model text not null, time text not null, reply blob not null
     ) without rowid""",
     "create table if not exists sent (key text primary key) without rowid",
 )
-_ASKED_AGAIN = 2  # times, where an answer cannot be used
-_ECHO = 2_000  # letters of a bad answer that the model is shown again
+_ASKED_AGAIN = 2  # times, if a reply cannot be used
+_ECHO = 2_000  # characters of a bad reply that are sent back to the model
 T = TypeVar("T")
 J = TypeVar("J")
 R = TypeVar("R")
@@ -37,7 +37,7 @@ Progress = Callable[[str, int], AbstractContextManager[Callable[[], None]]]  # s
 
 
 class Model(Protocol):
-    """Whatever answers; `Chat` is one."""
+    """Anything that replies to requests, such as `Chat`."""
 
     model: str
     url: str
@@ -46,18 +46,18 @@ class Model(Protocol):
 
 
 class Spending(msgspec.Struct):
-    """Calls and tokens: of this time, and of earlier times whose answers were used again."""
+    """Calls and tokens of this run, and of earlier runs whose replies were reused."""
 
     now: Usage
     earlier: Usage
-    estimated_calls: int = 0  # whose tokens the server did not count
-    repeated: int = 0  # requests sent once more, since the answer to the first got lost: perhaps charged twice
-    cost: float | None = None  # of this time; None where no price is known
+    estimated_calls: int = 0  # calls whose tokens the server did not count
+    repeated: int = 0  # requests sent again after a lost reply, perhaps charged twice
+    cost: float | None = None  # of this run; None without a price
     currency: str | None = None
 
 
 class CostEstimate(msgspec.Struct):
-    """What is still to be asked, and about what that costs."""
+    """The remaining requests and their approximate cost."""
 
     calls: int
     there_already: int
@@ -68,7 +68,7 @@ class CostEstimate(msgspec.Struct):
 
 
 class Client:
-    """`fresh`: answers of earlier times are not used, and replaced by new ones."""
+    """`fresh`: ignore and replace cached replies."""
 
     def __init__(self, model: Model, cache: Path, *, fresh: bool = False) -> None:
         self.model, self._cache, self._fresh = model, ReplyCache(cache), fresh
@@ -96,7 +96,7 @@ class Client:
         return reply
 
     def estimate(self, requests: Iterable[Request], said: int, prices: Prices | None) -> CostEstimate:
-        """`said`: tokens of a usual answer."""
+        """Estimate the cost; `said`: tokens of a usual reply."""
         calls = tokens = there = 0
         for request in requests:
             if self._known(key_of(self.model, request)) is not None:
@@ -139,22 +139,22 @@ def _usage(model: str) -> Usage:
 
 
 def cost_of(used: Usage, prices: Prices | None) -> tuple[float | None, str | None]:
-    """What it cost, and in which money; nothing where that is not known."""
+    """Return the cost and its currency, if known."""
     cost = None if prices is None else prices.cost(used)
     return (None, None) if prices is None or cost is None else (cost, prices.currency)
 
 
 def key_of(model: Model, request: Request) -> str:
-    """The same for the same model at the same address and the same words, prompt, query and passage among them."""
+    """Return the cache key of a request: model, address and messages."""
     return hashlib.sha256(msgspec.json.encode((model.url, model.model, request.messages))).hexdigest()
 
 
-_REPLY = msgspec.json.Decoder(Reply)  # made before there are threads: msgspec must not learn of a struct in two at once
+_REPLY = msgspec.json.Decoder(Reply)  # made before threads start: msgspec must not inspect a struct in two at once
 
 
 class ReplyCache:
-    """A file that many threads and processes may share. A commit survives the death of the process; after a power cut
-    the last of them may be missing, and are asked for again."""
+    """A cache file that threads and processes can share. Commits survive a crash of the process; after a power failure
+    the last ones may be missing and are requested again."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._lock = path, threading.Lock()
@@ -181,12 +181,12 @@ class ReplyCache:
         self.note_refused(key)
 
     def note_sent(self, key: str) -> bool:
-        """Whether this is the first time; else it was sent before, and no answer came."""
+        """Return whether this is the first attempt; if not, an earlier one got no reply."""
         statement = "insert into sent values (?) on conflict do nothing returning key"
         return self._execute(statement, key) is not None
 
     def note_refused(self, key: str) -> None:
-        """There is nothing left to wait for."""
+        """Mark the request as done."""
         self._execute("delete from sent where key = ?", key)
 
     def _execute(self, command: str, *values: str | bytes) -> Any:
@@ -201,17 +201,17 @@ class ReplyCache:
             self._open.close()
 
     def _refusal(self, error: Exception) -> ConfigError:
-        hint = "name another file with --cache, or remove this one"
-        what = f"this cache of answers cannot be used: {error}"
+        hint = "use another file with --cache, or remove this one"
+        what = f"this cache cannot be used: {error}"
         return ConfigError(what, code="unusable-cache", file=str(self._path), hint=hint)
 
 
 class UnusableReply(Exception):
-    """What is wrong with an answer, as one would say it to the model."""
+    """What is wrong with a reply, in words for the model."""
 
 
 class NoModelAnswer(KaratError):
-    """The model was asked and asked again. `kind` is one of a few, so that they can be counted; `time`: of the last."""
+    """No usable reply after all attempts. `kind` is one of a few, for counting; `time`: of the last reply."""
 
     code = "no-model-answer"
 
@@ -221,7 +221,7 @@ class NoModelAnswer(KaratError):
 
 
 def converse(client: Client, request: Request, read: Callable[[str], T], again: str) -> tuple[T, Reply]:
-    """What `read` makes of the answer; it raises Unusable where that is nothing. `again` says what was wanted."""
+    """Return what `read` makes of the reply; it raises Unusable for a bad one. `again` repeats what is expected."""
     wrong, reply = "", None
     for _ in range(_ASKED_AGAIN + 1):
         reply = client.ask(request)
@@ -238,9 +238,9 @@ def converse(client: Client, request: Request, read: Callable[[str], T], again: 
 
 
 def each(jobs: Sequence[J], work: Callable[[J], R], workers: int) -> Iterator[tuple[J, R | NoReply]]:
-    """Every job with its result, or with why there is none, as they come.
+    """Yield every job with its result, or with the reason why there is none, as they finish.
 
-    The first is done alone: a wrong key, address or model shows once, and not in all of them.
+    The first runs alone, so that a wrong key, address or model is reported once.
     """
     if not jobs:
         return
@@ -248,21 +248,21 @@ def each(jobs: Sequence[J], work: Callable[[J], R], workers: int) -> Iterator[tu
     def tried(job: J) -> R | Exception:
         try:
             return work(job)
-        except Exception as error:  # raised below, and not in a thread that nobody watches
+        except Exception as error:  # raised below, not in the thread
             return error
 
     first = _unless_halted(tried(jobs[0]))
     if isinstance(first, NoReply) and first.lost:
-        raise Halt(first.what, hint="is the address right, and the server there?")
+        raise Halt(first.what, hint="check the address, and that the server is running")
     yield jobs[0], first
     in_a_row = 0
     for job, done in Workers(tried, workers).each(jobs[1:]):
-        assert done is not None  # there is no time limit: the model has its own
+        assert done is not None  # no time limit here: the model has its own
         result = _unless_halted(done)
         in_a_row = in_a_row + 1 if isinstance(result, NoReply) else 0
         if in_a_row == _IN_A_ROW and isinstance(result, NoReply):
             what = f"{_IN_A_ROW} requests in a row failed, the last with: {result.what}"
-            raise Halt(what, hint="the same command goes on from here")
+            raise Halt(what, hint="fix the cause, then run the same command to continue")
         yield job, result
 
 

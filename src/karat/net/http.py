@@ -1,4 +1,4 @@
-"""One HTTP client: time and size limits, one rule for another try, and no secret in a message."""
+"""The HTTP client: time and size limits, one rule for retries, and no secrets in messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from karat.errors.redaction import HIDDEN, keep_secret, redact
 from karat.net.timeouts import TooSlow
 
 BUSY = frozenset({429, 502, 503, 504})
-_PATIENCE = 30.0  # seconds, where a question has no timeout of its own
+_PATIENCE = 30.0  # seconds, for a request without its own timeout
 _LARGEST = 256 << 20
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SECRET = re.compile(r"\$\{([A-Za-z_]\w*)\}")
@@ -33,13 +33,13 @@ T = TypeVar("T")
 
 
 class Secrets:
-    """Values from the environment, named in settings as `${NAME}` and never written out."""
+    """Environment variables that settings name as `${NAME}`; their values are never shown."""
 
     def __init__(self, *values: str) -> None:
         self._seen = {value for value in map(keep_secret, values) if value}
 
     def fill(self, template: Any) -> Any:
-        """The template with every `${NAME}` put in."""
+        """Return the template with every `${NAME}` replaced."""
         if isinstance(template, dict):
             return {name: self.fill(value) for name, value in template.items()}
         if isinstance(template, list):
@@ -50,22 +50,22 @@ class Secrets:
         value = os.environ.get(name, "").strip()
         if not value:
             raise ConfigError(
-                f"the environment has no {name}", code="missing-variable", hint=f"set it: export {name}=…"
+                f"the environment variable {name} is not set", code="missing-variable", hint=f"set it: export {name}=…"
             )
         self._seen.add(keep_secret(value))
         return value
 
     def redact(self, text: str) -> str:
-        for value in self._seen:  # those too that are too short to be hidden wherever they stand
+        for value in self._seen:  # also those too short to be hidden everywhere
             text = text.replace(value, HIDDEN)
         return redact(text)
 
 
 class HttpError(KaratError):
-    """A server that does not answer as it should.
+    """A failed request.
 
-    `status` is what it answered, None where no answer came; `wait` the seconds after which it wants to be asked again.
-    `lost`: there was no connection, which may be better at the next try.
+    `status` is the HTTP status, None without a response; `wait` the seconds that the server asks to wait. `lost`: the
+    connection failed, so a retry may succeed.
     """
 
     code = "server-error"
@@ -85,12 +85,12 @@ class HttpError(KaratError):
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """When a request is sent again, and after how long: the one rule for all requests.
+    """When and how often a request is retried. All requests use this rule.
 
-    Another try follows a lost connection, a timeout and an answer with one of `statuses`; `attempts` tries at most,
-    none of them later than `limit` seconds after the first. The server's own Retry-After is never
-    shortened; otherwise the pause doubles from `first` up to `longest` seconds. `chance` spreads the pauses, so that
-    many clients do not come back at once; `random.Random(seed).random` makes them repeatable.
+    A lost connection, a timeout and a response with one of `statuses` are retried, with at most `attempts` attempts,
+    none later than `limit` seconds after the first. Retry-After is always respected; otherwise the pause doubles from
+    `first` up to `longest` seconds. `chance` spreads the pauses, so that many clients do not retry at once;
+    `random.Random(seed).random` makes them reproducible.
     """
 
     attempts: float = 3
@@ -103,7 +103,7 @@ class Retry(msgspec.Struct, frozen=True):
     clock: Callable[[], float] = time.monotonic
 
     def during(self, work: Callable[[], T]) -> T:
-        """What `work` returns; the last error says how often it was tried. Work that is repeated must bear it."""
+        """Return the result of `work`, which may run several times. The last error shows the number of attempts."""
         started = self.clock()
         for tries in count(1):
             try:
@@ -114,14 +114,14 @@ class Retry(msgspec.Struct, frozen=True):
                 wait = self._pause(error, tries)
                 if tries >= self.attempts or self.clock() - started + wait > self.limit:
                     if error.wait is not None and tries < self.attempts:
-                        error.what += f"; it asks to wait {error.wait:,.0f} s"
-                    error.what += f" (asked {tries} times)" if tries > 1 else ""
+                        error.what += f"; the server asks to wait {error.wait:,.0f} s"
+                    error.what += f" ({tries} attempts)" if tries > 1 else ""
                     raise
             self.sleep(wait)
         raise AssertionError  # count() never ends
 
     def again(self, error: HttpError | TooSlow) -> bool:
-        """Whether another try may do better."""
+        """Return whether a retry may succeed."""
         return error.lost or error.status in self.statuses
 
     def _pause(self, error: HttpError | TooSlow, tries: int) -> float:
@@ -131,30 +131,30 @@ class Retry(msgspec.Struct, frozen=True):
 
 
 class Response(NamedTuple):
-    """An answer that was read to its end. Names of headers are in lower case."""
+    """A complete response. Header names are in lower case."""
 
     status: int
     headers: dict[str, str]
     content: bytes
-    where: str = ""  # what a message calls the request
+    where: str = ""  # the request, as messages show it
 
     @property
     def text(self) -> str:
         return self.content.decode("utf-8", "replace")
 
     def json(self) -> Any:
-        """ValueError where the content is no JSON."""
+        """Return the decoded JSON; raise ValueError if it is not JSON."""
         try:
             return json.loads(self.content)
         except RecursionError:
             raise ValueError("nested too deeply") from None
 
     def seconds_until(self, moment: float) -> float:
-        """By the clock of the server, which may be wrong."""
+        """Return the time on the server's clock, which may be wrong."""
         return max(0.0, moment - (timestamp(self.headers.get("date", "")) or time.time()))
 
     def wait_asked(self) -> float | None:
-        """Seconds, as Retry-After says them or the date that it names."""
+        """Return the seconds of Retry-After, which may also be a date."""
         asked = self.headers.get("retry-after", "").strip()
         if _SECONDS.fullmatch(asked):
             return float(asked)
@@ -163,24 +163,24 @@ class Response(NamedTuple):
 
 
 class Answer(NamedTuple, Generic[T]):
-    """What was read of an answer, and how long the try took that succeeded."""
+    """The value read from a response, and the time of the successful attempt."""
 
     read: T
     ms: float
 
 
 class Http:
-    """Sends requests; safe to use from many threads.
+    """Sends requests; thread-safe.
 
-    `extra` brings a package that keeps connections open; with None the standard library does, which opens one for each
-    request. Redirects are not followed: whoever wants to knows where the secrets may go.
+    `extra` is the extra with httpx2, which keeps connections open. With None, the standard library opens one connection
+    per request. Redirects are not followed, so that secrets do not reach other servers.
     """
 
     def __init__(
         self, secrets: Secrets, retry: Retry | None = None, *, extra: str | None = "http", largest: int = _LARGEST
     ) -> None:
-        if extra is not None and find_spec("httpx2") is None:  # told now, not once for every query
-            raise MissingExtra("asking a server", "httpx2", extra)
+        if extra is not None and find_spec("httpx2") is None:  # report it now, not for every query
+            raise MissingExtra("sending requests", "httpx2", extra)
         self.secrets, self.retry, self._extra, self._largest = secrets, retry or Retry(), extra, largest
 
     @cached_property
@@ -197,9 +197,9 @@ class Http:
         deadline: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """One try: the answer, whatever its status. Bytes are sent as they are, anything else as JSON.
+        """Send one request; return the response, whatever its status. Bytes are sent unchanged, anything else as JSON.
 
-        `deadline` (time.monotonic) is where less than `timeout` is left, since earlier tries took some of it.
+        `deadline` (time.monotonic) applies if earlier attempts used part of `timeout`.
         """
         where = self.secrets.redact(f"{method} {url.partition('?')[0]}")
         deadline = time.monotonic() + timeout if deadline is None else deadline
@@ -226,7 +226,7 @@ class Http:
         timeout: float | None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer[T]:
-        """What `read` takes out of the JSON that comes back; `timeout` is for all tries together."""
+        """Return what `read` extracts from the JSON response; `timeout` is for all attempts together."""
         limit = timeout or _PATIENCE
         deadline = time.monotonic() + limit
 
@@ -239,45 +239,45 @@ class Http:
         return replace(self.retry, limit=limit).during(once)
 
     def read(self, response: Response, read: Callable[[Any], T]) -> T:
-        """What `read` takes out of the JSON of a good answer."""
+        """Return what `read` extracts from the JSON of a successful response."""
         if response.status // 100 != 2:
             raise self.refusal(response, response.text)
         try:
             content = response.json()
         except ValueError:
-            what = f"{response.where}: the answer is no JSON"
+            what = f"{response.where}: the response is not JSON"
             raise HttpError(what, status=response.status, got=self._shown(response.text)) from None
         try:
             return read(content)
-        except KaratError as error:  # shows what the server said, and that may be what it was told
+        except KaratError as error:  # may quote the response, which may repeat a secret
             raise HttpError(self.secrets.redact(str(error)), status=response.status) from None
 
     def refusal(self, response: Response, said: str) -> HttpError:
-        """The error for an answer that is none, with what it says of itself."""
+        """Return the error for a failed response, with the server's message."""
         said = " ".join(self._shown(said).split())
         what = f"{response.where}: answered {response.status}" + (f" ({said})" if said else "")
         return HttpError(what, status=response.status, wait=response.wait_asked())
 
     def _shown(self, said: str) -> str:
-        """Cut after secrets are out of it: half of one is still too much."""
+        """Shorten text after removing secrets, since half a secret is still too much."""
         return shorten(self.secrets.redact(said), 200)
 
 
 class _Failed(Exception):
-    """No answer. `lost`: another try may get one."""
+    """No response. `lost`: a retry may succeed."""
 
     def __init__(self, what: str, *, lost: bool = True, hint: str | None = None) -> None:
         super().__init__(what)
         self.lost, self.hint = lost, hint
 
 
-# (method, url, content, headers, deadline, largest answer) → answer; raises TimeoutError, _Failed, or ValueError where
-# the request makes no sense.
+# (method, url, content, headers, deadline, largest response) → response; raises TimeoutError, _Failed, or ValueError
+# for an invalid request.
 Transport: TypeAlias = Callable[[str, str, bytes | None, dict[str, str], float, int], Response]
 
 
 def _keeping_open() -> Transport:
-    """httpx2, with one pool of connections."""
+    """Sends requests with httpx2 and one pool of connections."""
     import httpx2
 
     client = httpx2.Client(limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256))
@@ -303,12 +303,12 @@ def _keeping_open() -> Transport:
 def _send_alone(
     method: str, url: str, content: bytes | None, headers: dict[str, str], deadline: float, largest: int
 ) -> Response:
-    """The standard library; proxies as the environment has them, but not to this machine itself."""
+    """Sends requests with the standard library; proxies come from the environment, but not for this machine."""
     from http.client import HTTPException, IncompleteRead, InvalidURL
     from ssl import SSLCertVerificationError
     from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
-    opener = OpenerDirector()  # with neither redirects nor files, which urllib would follow on its own
+    opener = OpenerDirector()  # without redirects and file URLs, which urllib would follow
     for handler in (ProxyHandler({} if is_loopback(url) else None), HTTPHandler(), HTTPSHandler()):
         opener.add_handler(handler)
     try:
@@ -326,12 +326,12 @@ def _send_alone(
         if isinstance(reason, TimeoutError):
             raise TimeoutError from None
         is_forged = isinstance(reason, SSLCertVerificationError)
-        hint = "SSL_CERT_FILE names the certificates to trust" if is_forged else None
+        hint = "set SSL_CERT_FILE to the certificates to trust" if is_forged else None
         raise _Failed(str(reason) or type(reason).__name__, lost=not is_forged, hint=hint) from None
 
 
 def _whole(chunks: Iterable[bytes], deadline: float, largest: int) -> bytes:
-    """A connection's own timeout starts again with every byte, so a trickle needs a deadline."""
+    """Read with a deadline, because a connection's own timeout restarts with every byte."""
     read, size = [], 0
     for chunk in chunks:
         read.append(chunk)
@@ -339,12 +339,12 @@ def _whole(chunks: Iterable[bytes], deadline: float, largest: int) -> bytes:
         if time.monotonic() > deadline:
             raise TimeoutError
         if size > largest:
-            raise ValueError(f"an answer of more than {largest >> 20} MiB")
+            raise ValueError(f"the response is larger than {largest >> 20} MiB")
     return b"".join(read)
 
 
 def timestamp(date: str) -> float | None:
-    """A date of a header as seconds, None where it is none."""
+    """Return the date of a header in seconds; None if it is invalid."""
     from email.utils import parsedate_to_datetime
 
     try:
@@ -354,18 +354,18 @@ def timestamp(date: str) -> float | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is on this machine."""
+    """Return whether an address is on this machine."""
     return urlsplit(url).hostname in _LOOPBACK
 
 
 def check_url(
     url: str,
-    hint: str | None = "keys belong into a header: Authorization: Bearer ${MY_KEY}",
+    hint: str | None = "put keys into a header: Authorization: Bearer ${MY_KEY}",
     *,
     field: str | None = None,
     query: bool = True,
 ) -> str:
-    """An address without its last slash and without a password, which would be in run logs and messages."""
+    """Return an address without its last slash. A password in it is an error, since run logs and messages show it."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
@@ -375,7 +375,7 @@ def check_url(
         usable = None
     if not usable:
         raise ConfigError(
-            "no usable address",
+            "invalid address",
             code="bad-address",
             field=field,
             got=None if "@" in url or "?" in url else url,
@@ -386,9 +386,9 @@ def check_url(
 
 
 def check_token(token: str, field: str, kind: str = "token") -> str:
-    """`token` without the line break that a pasted secret often has. What is wrong with it is said, never shown."""
+    """Return `token` without the line break that pasted secrets often have. Errors never show it."""
     token = token.strip()
     if not (token.isascii() and token.isprintable() and " " not in token):
         expected = "printable ASCII characters without spaces"
-        raise ConfigError(f"no usable {kind}", code=f"bad-{kind}", field=field, expected=expected)
+        raise ConfigError(f"invalid {kind}", code=f"bad-{kind}", field=field, expected=expected)
     return token

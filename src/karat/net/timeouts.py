@@ -1,4 +1,4 @@
-"""Time limits: coroutines answered in one event loop, and jobs done by several threads."""
+"""Time limits for coroutines in one event loop, and for jobs in several threads."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 J = TypeVar("J")
 R = TypeVar("R")
-_LOOK = 0.05  # seconds between two looks at who is late
-_GRACE = 0.25  # what keeps to the limit by itself, and says so better, has the first word
-_GIVEN_UP = 64  # threads that hang are never freed
+_LOOK = 0.05  # seconds between two checks for late jobs
+_GRACE = 0.25  # seconds for jobs with their own time limit, whose errors are better
+_GIVEN_UP = 64  # threads that hang are never released
 
 
 class TooSlow(KaratError):
-    """Nobody waits any longer. To whoever may try again it is a connection that was lost."""
+    """The time limit has passed. For retries it counts as a lost connection."""
 
     code = "too-slow"
     status, wait, lost = None, None, True
@@ -33,10 +33,10 @@ class TooSlow(KaratError):
 
 
 def settled(value: Any, timeout: float | None) -> Any:
-    """The value itself, or what it comes to when it is awaited."""
+    """Return the value, awaited if it is a coroutine."""
     if not inspect.isawaitable(value):
         return value
-    import asyncio  # slow to load, and most retrievers are no coroutines
+    import asyncio  # slow to load, and most retrievers are not coroutines
 
     future = asyncio.run_coroutine_threadsafe(_awaited(value), _loop())
     try:
@@ -62,8 +62,8 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 class Workers(Generic[J, R]):
-    """`work` must not raise. A job that takes too long is given up, and another thread takes the place of its own:
-    Python cannot end a thread. Results of what was given up are thrown away."""
+    """Runs jobs in threads with a time limit. `work` must not raise. A job that takes too long is abandoned with its
+    thread, since Python cannot end threads; a new thread replaces it, and its result is discarded."""
 
     def __init__(self, work: Callable[[J], R], count: int, timeout: float | None = None) -> None:
         self._work, self._count, self._timeout = work, count, timeout
@@ -74,7 +74,7 @@ class Workers(Generic[J, R]):
         self._over = threading.Event()
 
     def each(self, jobs: Sequence[J]) -> Iterator[tuple[J, R | None]]:
-        """Every job with its result, None where it took too long."""
+        """Yield every job with its result; None if it took too long."""
         for number, job in enumerate(jobs):
             self._jobs.put((number, job))
         for _ in range(min(self._count, len(jobs))):
@@ -109,7 +109,7 @@ class Workers(Generic[J, R]):
             raise ConfigError(
                 f"{len(self._given_up)} queries had no answer within {self._timeout:g} s",
                 code="too-slow",
-                hint="does the retriever hang? The same command goes on from here; --timeout gives it more time",
+                hint="does the retriever hang? To continue, run the same command, if needed with a longer --timeout",
             )
         return late
 

@@ -1,7 +1,7 @@
-"""An option is an attribute of a list of options that says what it is for, what it may be, and how a command names it.
+"""Options in lists: each attribute of a list describes one option, its limits and its flags.
 
-Checks, signatures, documentation, command-line options and saved settings follow from such a list. The command line
-looks at the lists at every start, so nothing heavy is imported here, nor by the modules that hold them.
+Checks, signatures, documentation, command-line options and saved settings derive from these lists. The command line
+loads them at every start, so this module and those with lists import nothing slow.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from karat.errors import ConfigError, UnknownName
 
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K")
-LARGEST = 2**53  # of whole numbers: larger ones are no exact floats, and fit no saved file
-MISSING: Any = object()  # the default of an option that must be given
+LARGEST = 2**53  # larger whole numbers are not exact as floats, and cannot be saved
+MISSING: Any = object()  # the default of a required option
 
 
 class Option:
-    """One option. Lists of them are made with `option`."""
+    """One option. Create it with `option`."""
 
     name: str
     _list: type
@@ -34,17 +34,17 @@ class Option:
         default: Any,
         about: str,
         *,
-        ge: float | None = None,  # what a number may be
+        ge: float | None = None,  # limits of a number
         gt: float | None = None,
         le: float | None = None,
         lt: float | None = None,
-        wrong: str | None = None,  # what an error says
-        code: str | None = None,  # of the error; default: that of any bad setting
+        wrong: str | None = None,  # message of the error
+        code: str | None = None,  # of the error; default: that of ConfigError
         expected: str | None = None,
-        flags: Sequence[str] | None = None,  # on the command line; default: its name; empty: not there
+        flags: Sequence[str] | None = None,  # on the command line; default: its name; empty: none
         metavar: str | None = None,
-        instead: str | None = None,  # what a command takes where the option is not given, if that is not the default
-        is_input: bool = False,  # names a file that is read, and that no output may replace
+        instead: str | None = None,  # shown as the default, if it is not `default`
+        is_input: bool = False,  # names an input file, which no output may overwrite
     ) -> None:
         self.default, self.about = default, about
         self.ge, self.gt, self.le, self.lt = ge, gt, le, lt
@@ -56,7 +56,7 @@ class Option:
 
     @property
     def written_type(self) -> str:
-        """As the list says it."""
+        """The annotation as written in the list."""
         return str(self._list.__annotations__[self.name])
 
     @cached_property
@@ -65,7 +65,7 @@ class Option:
 
     @cached_property
     def plain_type(self) -> Any:
-        """Without None, which stands for an option that is not given."""
+        """The type without None, which means that the option is not given."""
         given = [each for each in get_args(self.type) if each is not NoneType]
         return given[0] if NoneType in get_args(self.type) and len(given) == 1 else self.type
 
@@ -82,7 +82,7 @@ class Option:
         return [self.ge, self.gt, self.le, self.lt]
 
     def check(self, value: Any) -> None:
-        """Raises ConfigError for a value that it cannot have."""
+        """Raise ConfigError for an invalid value."""
         if value is None and self.default is None:
             return
         if self.plain_type is int and isinstance(value, Integral) and not -LARGEST <= int(value) <= LARGEST:
@@ -121,22 +121,22 @@ def _types_in(kind: type) -> dict[str, Any]:
 
 
 def option(default: Any = MISSING, about: str = "", **more: Any) -> Any:
-    """An option of a list; `more` is as in `Option`."""
+    """Declare an option of a list; `more`: as in `Option`."""
     return Option(default, about, **more)
 
 
 @dataclass_transform(frozen_default=True)
 class OptionList:
-    """Base of every list of options, which cannot be changed. A value that an option cannot have is refused.
+    """Base of all option lists. They are immutable, and invalid values are errors.
 
-    Written out, not a dataclass: Python would write and compile six methods for each list at every start.
+    Not a dataclass, because Python would generate and compile six methods per list at every start.
     """
 
     def __init__(self, *ordered: Any, **named: Any) -> None:
         known = options_in(type(self))
         given = {**dict(zip(known, ordered, strict=False)), **named}
         if len(given) < len(ordered) + len(named) or given.keys() - known:
-            raise TypeError(f"{type(self).__name__} takes each of these once: {', '.join(known)}")
+            raise TypeError(f"{type(self).__name__} accepts each of these once: {', '.join(known)}")
         values = {name: given.get(name, each.default) for name, each in known.items()}
         if lacking := [name for name, value in values.items() if value is MISSING]:
             raise TypeError(f"{type(self).__name__} needs {', '.join(lacking)}")
@@ -144,17 +144,17 @@ class OptionList:
         self.check()
 
     def check(self) -> None:
-        """Raises ConfigError for a value that an option cannot have."""
+        """Raise ConfigError for an invalid value."""
         kind: type = type(self)
         for each in _with_limits(kind):
             each.check(getattr(self, each.name))
 
     def replace(self, **changes: Any) -> Self:
-        """The same list with some values changed."""
+        """Return a copy with some values changed."""
         return type(self)(**{**values_of(self), **changes})
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"{type(self).__name__} cannot be changed; replace() makes another one")
+        raise AttributeError(f"{type(self).__name__} cannot be changed; use replace()")
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and values_of(self) == values_of(other)
@@ -168,12 +168,12 @@ class OptionList:
 
 @cache
 def _options_of(kind: type) -> dict[str, Option]:
-    lists = reversed(kind.__mro__)  # those of a base come first
+    lists = reversed(kind.__mro__)  # options of a base come first
     return {name: each for one in lists for name, each in vars(one).items() if isinstance(each, Option)}
 
 
 def options_in(kind: type) -> dict[str, Option]:
-    """Every option of a list, by name."""
+    """Return the options of a list by name."""
     return _options_of(kind)
 
 
@@ -183,23 +183,23 @@ def _with_limits(kind: type) -> list[Option]:
 
 
 def values_of(options: Any) -> dict[str, Any]:
-    """The values of a list, by name; what a file keeps of it."""
+    """Return the values of a list by name, as they are saved."""
     return {name: getattr(options, name) for name in options_in(type(options))}
 
 
 def part_of(options: Any, kind: type[K], **more: Any) -> K:
-    """The options that a shorter list has, too; `more`: others."""
+    """Return a shorter list with the values that both have; `more`: other values."""
     taken = {name: value for name, value in values_of(options).items() if name in options_in(kind)}
     return kind(**{**taken, **more})
 
 
 class UnknownOption(UnknownName, TypeError):
-    """A keyword that a function does not take."""
+    """A keyword that a function does not accept."""
 
 
 def takes(kind: type) -> Callable[[F], F]:
-    """The `**options` of a function are those of a list: its signature and documentation show each of them, and a name
-    that is not among them is refused with the nearest that is."""
+    """Declare that the `**options` of a function come from a list: signature and documentation show each of them, and
+    an unknown name is an error that suggests the nearest one."""
 
     def decorate(function: F) -> F:
         *named, _ = inspect.signature(function).parameters.values()
@@ -225,7 +225,7 @@ def _signature(
     said = {name: hint for name, hint in function.__annotations__.items() if name != "options"}
     try:
         hints = get_type_hints(type("", (), {"__annotations__": said}), vars(inspect.getmodule(function)))
-    except NameError:  # of a type that only type checkers load
+    except NameError:  # a type imported only for type checkers
         hints = said
     parameters = [each.replace(annotation=hints.get(each.name, each.empty)) for each in named]
     for each in options.values():

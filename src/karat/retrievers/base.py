@@ -1,4 +1,4 @@
-"""What a retriever is, what it is asked, and what it may answer."""
+"""Base of retrievers, and the form of their answers."""
 
 from __future__ import annotations
 
@@ -20,28 +20,34 @@ from karat.net.timeouts import settled
 from karat.registry import Registry
 
 _ID_FIELDS = ("chunk_id", "id", "_id", "doc_id")
-_HIT_FIELDS = ("rank", "doc_id", "doc_version", "text", "source")  # besides id and score; the rest is the system's own
+_HIT_FIELDS = (
+    "rank",
+    "doc_id",
+    "doc_version",
+    "text",
+    "source",
+)  # in addition to id and score; other fields are kept unchanged
 _QUERY_FIELDS = ("raw", "route", "usage", "entities", "rewritten_query", "latency_ms")
 _LISTS = ("hits", "topk")
 
 
 class Unusable(KaratError):
-    """An answer that is none: recorded as the error of its query."""
+    """An invalid answer, recorded as the error of its query."""
 
     code = "bad-answer"
 
 
 class Nothing(ConfigError):
-    """A corpus with nothing in it that this retriever could search."""
+    """A corpus without anything that this retriever can search."""
 
     code = "empty-corpus"
 
 
 class Found(msgspec.Struct):
-    """An answer: hits as a run log has them, best first, and what else the retriever tells of this query."""
+    """An answer: hits in the form of a run log, best first, and other fields of this query."""
 
     hits: list[dict[str, Any]]
-    latency_ms: dict[str, float] = {}  # stage → time; empty where the retriever has one stage only
+    latency_ms: dict[str, float] = {}  # stage → time; empty for a single stage
     raw: list[dict[str, Any]] | None = None  # hits before reranking
     fields: dict[str, Any] = {}  # route, usage … of the run log
 
@@ -51,36 +57,36 @@ class Found(msgspec.Struct):
 
 
 class Retriever:
-    """Answers queries with ranked hits. A subclass gives `search`, and `index` where it searches a corpus itself.
+    """Answers queries with ranked hits. Subclasses define `search`, and `index` if they search a corpus themselves.
 
     Keep every argument of the constructor as an attribute of the same name: these are the settings that a run log
-    records, and the options that a spec such as `bm25(k1=1.2)` may set.
+    records, and the options that a spec such as `bm25(k1=1.2)` can set.
     """
 
     name: ClassVar[str]
-    searches_corpus: bool = True  # False: it has an index of its own, somewhere else
+    searches_corpus: bool = True  # False: it has its own index elsewhere
 
     def index(self, corpus: Corpus) -> None:
-        """Take in the corpus; called once, before any query. Those with an index of their own may ignore it."""
+        """Index the corpus; called once, before any query. Retrievers with their own index may ignore it."""
         if self.searches_corpus:
             raise NotImplementedError
 
     def search(self, query: str, k: int, *, language: str | None = None) -> Any:
-        """Up to `k` hits, best first: ids, (id, score) pairs or dicts; also as a coroutine."""
+        """Return up to `k` hits, best first: ids, (id, score) pairs or dicts; may be a coroutine."""
         raise NotImplementedError
 
     def answer(self, question: Question, k: int) -> Found:
-        """What the runner calls; override it instead of `search` to know all of a question or to tell of stages."""
+        """Answer a question. Override this instead of `search` to use all its fields or to report stages."""
         return as_found(settled(self.search(question.text, k, language=question.language), question.timeout))
 
     def settings(self) -> dict[str, Any]:
-        """What made this retriever what it is, for the run log."""
+        """Return the settings for the run log."""
         given = {name: getattr(self, name) for name in parameters(type(self))}
         options = {name: v.settings() if hasattr(v, "settings") else v for name, v in given.items()}
         return {"name": self.name} | {name: value for name, value in options.items() if value not in (None, {})}
 
     def depth(self, k: int) -> int:
-        """How deep the first stage looks when k hits are wanted."""
+        """Return the depth of the first stage for k hits."""
         return k
 
 
@@ -105,7 +111,7 @@ class Stopwatch:
 
 
 def timed(retriever: Retriever, question: Question, k: int) -> Found:
-    """An answer with its times: those of its stages where the retriever tells them, else one for all of it."""
+    """Return an answer with the times of its stages, or one total time if the retriever reports none."""
     started = time.perf_counter()
     found = retriever.answer(question, k)
     if not found.latency_ms:
@@ -114,20 +120,20 @@ def timed(retriever: Retriever, question: Question, k: int) -> Found:
 
 
 def ranked(ids: Sequence[str], scores: Sequence[float], k: int) -> list[tuple[str, float]]:
-    """The k best, ties by id, descending, as everywhere in Karat."""
+    """Return the k best; ties by id, descending, as everywhere in Karat."""
     pairs = sorted(zip(scores, ids, strict=True), reverse=True)[:k]
     return [(i, float(s)) for s, i in pairs]
 
 
 def best(ids: Sequence[str], scores: NDArray[np.float32], among: NDArray[np.intp], k: int) -> list[tuple[str, float]]:
-    """The k best documents among some, given the scores of all."""
-    if len(among) > k:  # everything that could be one of them, ties included; the exact order is settled after
+    """Return the k best documents among some, given the scores of all."""
+    if len(among) > k:  # all candidates, ties included; sorted exactly below
         among = among[scores[among] >= np.partition(scores[among], -k)[-k]]
     return ranked([ids[i] for i in among.tolist()], scores[among].tolist(), k)
 
 
 def as_found(answer: Any) -> Found:
-    """Whatever a retriever returns, in one form.
+    """Convert what a retriever returns to one form.
 
     >>> as_found(["a", ("b", 2), {"id": "c", "score": 1.5, "text": "…"}]).ids
     ['a', 'b', 'c']
@@ -139,7 +145,7 @@ def as_found(answer: Any) -> Found:
     if isinstance(answer, Mapping):
         return _from_mapping(answer)
     if answer is None or isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
-        raise _wrong("the retriever returned no list", answer)
+        raise _wrong("the retriever did not return a list", answer)
     return Found(as_hits(answer))
 
 
@@ -159,16 +165,16 @@ def _from_mapping(answer: Mapping[str, Any]) -> Found:
 
 
 def _latency(value: Any) -> dict[str, float]:
-    """Stage → ms, as a retriever measured it."""
+    """Return stage → ms, as measured by a retriever."""
     try:
         return msgspec.convert(value, dict[str, float], strict=False)
     except msgspec.ValidationError:
-        raise Unusable("latency_ms is not usable", expected="stage → milliseconds", got=value) from None
+        raise Unusable("invalid latency_ms", expected="stage → milliseconds", got=value) from None
 
 
 def _as_hit(hit: Any) -> dict[str, Any]:
     if type(hit) is tuple and len(hit) == 2 and type(hit[0]) is str and type(hit[1]) is float:
-        item, score = hit  # what most return, and what the rest of this function would make of it, sooner
+        item, score = hit  # a fast path for the most common form
         if item and math.isfinite(score):
             return {"chunk_id": item, "score": score}
     if isinstance(hit, Mapping):
@@ -194,17 +200,17 @@ def _id(value: Any, hit: Any) -> str:
 def _score(value: Any, hit: Any) -> float:
     value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise _wrong("a score is no finite number", hit)
+        raise _wrong("a score is not a finite number", hit)
     return float(value)
 
 
 def _plain(value: Any) -> Any:
-    """numpy's numbers as Python's."""
+    """Convert numpy numbers to Python numbers."""
     return value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value
 
 
 def _wrong(what: str, got: Any) -> Unusable:
-    hint = "return an empty list where nothing is found" if got is None else None
+    hint = "return an empty list if nothing is found" if got is None else None
     return Unusable(what, expected="a list of ids, (id, score) pairs or {chunk_id, score, …}", got=repr(got), hint=hint)
 
 

@@ -20,7 +20,7 @@ _Floats = NDArray[np.float32]
 class BM25(Retriever):
     """Lexical search in title and text (or one of them: `bm25:title`), stemmed in the language that the corpus names.
 
-    How good it is beside bm25s and Lucene: benchmarks/BM25.md.
+    Compared with bm25s and Lucene in benchmarks/BM25.md.
     Lucene's form of BM25: idf = ln(1 + (N − n + ½) / (n + ½)), and tf / (tf + k1 · (1 − b + b · length / mean length)).
     """
 
@@ -34,7 +34,9 @@ class BM25(Retriever):
         language: str | None = None,
     ) -> None:
         if k1 < 0 or not 0 <= b <= 1:
-            raise ConfigError("parameters of BM25 out of range", expected="k1 ≥ 0 and 0 ≤ b ≤ 1", got=f"k1={k1}, b={b}")
+            raise ConfigError(
+                "BM25 parameters are out of range", expected="k1 ≥ 0 and 0 ≤ b ≤ 1", got=f"k1={k1}, b={b}"
+            )
         self.field, self.k1, self.b, self.language = field, k1, b, language
 
     def index(self, corpus: Corpus) -> None:
@@ -56,9 +58,9 @@ class BM25(Retriever):
         return {**super().settings(), "analyzer": ANALYZER}
 
     def search(self, query: str, k: int, *, language: str | None = None) -> list[tuple[str, float]]:
-        # Where the corpus names no languages, a query that does would be stemmed in another way than the texts.
+        # If the corpus has no languages, the language of a query is ignored, so that both are stemmed in the same way.
         language = (language if self._told else None) or self._usual
-        # Of a query that is all stop words ("Who are you?") those count that are in the index.
+        # If a query has only stop words ("Who are you?"), those in the index count.
         scores = self._postings.scores(words(query, language, asked=True) or words(query, language))
         if scores is None:
             return []
@@ -66,7 +68,7 @@ class BM25(Retriever):
 
 
 class _Postings:
-    """Term → the documents that have it, with what it adds to their score: all of BM25 is computed when it is made."""
+    """Term → its documents, with precomputed BM25 scores."""
 
     def __init__(self, texts: Iterable[list[str]], k1: float, b: float) -> None:
         self.terms: dict[str, int] = {}
@@ -78,7 +80,7 @@ class _Postings:
         lengths = np.array(sizes, np.int64)
         self.size = size = len(lengths)
         keys = np.array(flat, np.int64) * size + np.repeat(np.arange(size), lengths)
-        pairs, counts = np.unique(keys, return_counts=True)  # term by term, and in a term document by document
+        pairs, counts = np.unique(keys, return_counts=True)  # sorted by term, then by document
         term, self.docs = pairs // size, (pairs % size).astype(np.int32)
         found_in = np.bincount(term, minlength=len(self.terms))
         self.offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(found_in)])
@@ -87,7 +89,7 @@ class _Postings:
         self.weights: _Floats = (idf[term] * counts / (counts + norm[self.docs])).astype(np.float32)
 
     def scores(self, query: list[str]) -> _Floats | None:
-        """The score of every document; None when it has no word of the query."""
+        """Return the score of every document; None if none has a word of the query."""
         known = [self.terms[word] for word in query if word in self.terms]
         if not known:
             return None

@@ -1,4 +1,4 @@
-"""The floor: documents drawn at random."""
+"""Random documents, as the lowest baseline."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from karat.retrievers.base import Retriever, refuse_empty
 
 
 class Chance(Retriever):
-    """k documents at random; the same ones for the same query and seed."""
+    """Returns k random documents, the same for the same query and seed."""
 
     name = "random"
 

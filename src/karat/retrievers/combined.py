@@ -1,4 +1,4 @@
-"""Retrievers made of others: two fused by rank, and a second look at the best hits of one."""
+"""Retrievers made of others: fusion of two, and reranking of one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from karat.retrievers.templates import Used, as_field
 class Hybrid(Retriever):
     """Reciprocal rank fusion: a hit's score is the sum of 1 / (constant + rank) over the two lists.
 
-    `prefetch` is how many hits each of the two brings (more where k asks for more). Each rank counts, no score does:
-    scores of two retrievers cannot be compared.
+    `prefetch` is the number of hits from each of the two (more if k is larger). Only ranks count, because scores of two
+    retrievers cannot be compared.
     """
 
     name = "hybrid"
@@ -29,7 +29,7 @@ class Hybrid(Retriever):
         self, first: Retriever | None = None, second: Retriever | None = None, prefetch: int = 100, constant: float = 60
     ) -> None:
         if prefetch < 1 or constant < 0:
-            raise ConfigError("the prefetch limit is 1 or more, the constant 0 or more", got=f"{prefetch}, {constant}")
+            raise ConfigError("prefetch must be 1 or more, the constant 0 or more", got=f"{prefetch}, {constant}")
         self.first, self.second = first or make_retriever("bm25"), second or make_retriever("dense")
         self.prefetch, self.constant = prefetch, constant
         self.searches_corpus = self.first.searches_corpus or self.second.searches_corpus
@@ -46,14 +46,14 @@ class Hybrid(Retriever):
         watch = Stopwatch()
         with watch.stage("fuse"):
             hits = fused([part.hits[: self.depth(k)] for part in parts], self.constant)[:k]
-        # A stage that both have took the time of both: one is asked after the other.
+        # Times of a stage that both have are added, since they run one after the other.
         spent = Counter(parts[0].latency_ms) + Counter(parts[1].latency_ms)
         used = [entry for part in parts for entry in part.fields.get("usage", ())]
         return Found(hits, dict(spent) | watch.latency_ms, fields=as_field(used))
 
 
 def fused(lists: list[list[dict[str, Any]]], constant: float) -> list[dict[str, Any]]:
-    """The hits of several lists, best first; the first place of a hit in a list counts.
+    """Fuse several lists, best first; the first rank of a hit in a list counts.
 
     >>> [hit["chunk_id"] for hit in fused([[{"chunk_id": "a"}, {"chunk_id": "b"}], [{"chunk_id": "b"}]], 60)]
     ['b', 'a']
@@ -70,11 +70,11 @@ def fused(lists: list[list[dict[str, Any]]], constant: float) -> list[dict[str, 
 
 
 class Rerank(Retriever):
-    """The best `top_n` hits of `first`, put in the order of a reranker's scores; hits below follow as they were.
+    """Reorders the best `top_n` hits of `first` with a reranker; the hits below keep their order.
 
-    `reranker` is what `karat.retrievers.rerankers` takes: `module:callable`, the address of a service, or `static`.
-    `request` is a body of your own for a service, with `{query}` and `{documents}`; `headers` as in `http`. The list
-    before reranking is logged as `raw`.
+    `reranker` is as in `karat.retrievers.rerankers`: `module:callable`, the address of a service, or `static`.
+    `request` is your own body for a service, with `{query}` and `{documents}`; `headers` as in `http`. The list before
+    reranking is logged as `raw`.
     """
 
     name = "rerank"
@@ -88,7 +88,7 @@ class Rerank(Retriever):
         headers: dict[str, str] | None = None,
     ) -> None:
         if top_n < 1:
-            raise ConfigError("a reranker looks at 1 hit or more", field="top_n", got=top_n)
+            raise ConfigError("must be 1 or more", field="top_n", got=top_n)
         self.first, self.reranker, self.top_n = first or make_retriever("bm25"), reranker, top_n
         self.request, self.headers = request, headers
         self.searches_corpus = self.first.searches_corpus

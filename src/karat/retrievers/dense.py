@@ -1,7 +1,7 @@
-"""Search by meaning: texts → vectors (a static model offline, sentence-transformers, or a service), nearest first.
+"""Dense search: nearest vectors from a static model (offline), sentence-transformers, or a service.
 
-The static model is the mean of word-piece vectors, without a neural network at run time. Its weights come inside the
-`wordllama` package, so nothing is downloaded; they are read directly.
+The static model is the mean of word-piece vectors, without a neural network at run time. Its weights are read directly
+from the `wordllama` package, so nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from karat.retrievers.templates import Used, as_field, used_by
 
 Vectors = NDArray[np.float32]
 STATIC = "static"
-_BATCH = 128  # texts a request
+_BATCH = 128  # texts per request
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
-_NO_WHEEL = (3, 14)  # from this Python on wordllama has none
+_NO_WHEEL = (3, 14)  # wordllama has no wheel from this Python on
 
 
 class Dense(Retriever):
-    """The documents whose vectors are nearest to the query's, by cosine; every document is compared.
+    """Finds the documents with the nearest vectors to the query's, by cosine; compares every document.
 
-    `model` is `static` (offline, comes with karat[dense]), a model of sentence-transformers, or with `url` the name of
-    a model that a service with OpenAI's API has; `key` names the environment variable with its key. Documents without
-    text are never found.
+    `model` is `static` (offline, included in karat[dense]), a model of sentence-transformers, or with `url` the name of
+    a model at a service with OpenAI's API; `key` names the environment variable with its key. Documents without text
+    are never found.
     """
 
     name = "dense"
@@ -79,7 +79,7 @@ def normalised(vectors: Vectors) -> Vectors:
 
 
 class Embedder:
-    """Texts → unit vectors; `used` takes what a service tells of tokens. Some models treat a query in its own way."""
+    """Return unit vectors; `used` collects token counts of a service. Some models encode queries differently."""
 
     def embed(self, texts: Sequence[str], timeout: float | None = None, used: Used | None = None) -> Vectors:
         raise NotImplementedError
@@ -90,15 +90,15 @@ class Embedder:
 
 
 def make_embedder(model: str, url: str | None = None, key: str | None = None) -> Embedder:
-    """`static`: the model that comes with karat[dense]; with `url` a service that speaks OpenAI's API; else a model of
-    sentence-transformers. `key` names the environment variable that holds the service's key."""
+    """Return an encoder. `static`: the model of karat[dense]; with `url`: a service with OpenAI's API; else a model of
+    sentence-transformers. `key` names the environment variable with the service's key."""
     if url is not None:
         return EmbeddingService(model, url, key)
     return _static() if model == STATIC else SentenceModel(model)
 
 
 class EmbeddingService(Embedder):
-    """POST {url}/embeddings, as OpenAI and many others have it."""
+    """Sends POST {url}/embeddings, as in OpenAI's API."""
 
     def __init__(self, model: str, url: str, key: str | None) -> None:
         self._model, self._url = model, check_url(url) + "/embeddings"
@@ -111,7 +111,7 @@ class EmbeddingService(Embedder):
         return normalised(np.concatenate([self._batch(batch, timeout, used) for batch in batches]))
 
     def _batch(self, texts: list[str], timeout: float | None, used: Used | None) -> Vectors:
-        # Some services refuse an empty text; its vector means nothing either way.
+        # Some services reject an empty text, and its vector has no meaning.
         body = {"model": self._model, "input": [text or " " for text in texts]}
         said = self._http.ask("POST", self._url, body, self._read, headers=self._headers, timeout=timeout)
         vectors, call = said.read
@@ -126,12 +126,12 @@ class EmbeddingService(Embedder):
             rows = sorted(content["data"], key=lambda row: int(row["index"]))
             vectors = np.array([row["embedding"] for row in rows], np.float32)
         except (TypeError, KeyError, ValueError):
-            raise HttpError(f"{self._url}: no embeddings in the answer", got=shorten(content, 120)) from None
+            raise HttpError(f"{self._url}: no embeddings in the response", got=shorten(content, 120)) from None
         return vectors, used_by("embed", self._model, content)
 
 
 class SentenceModel(Embedder):
-    """A model that is on this machine is used without asking the network."""
+    """Load a model; one on this machine is used without network access."""
 
     def __init__(self, model: str) -> None:
         try:
@@ -139,7 +139,7 @@ class SentenceModel(Embedder):
         except ImportError:
             raise MissingExtra(f"the model {shorten(model, 60)!r}", "sentence-transformers", "models") from None
         self._model: Any = _load(SentenceTransformer, model)
-        # Its tokenizer keeps the settings of a call in itself: two calls at once refuse or spoil each other.
+        # Its tokenizer stores the settings of a call, so concurrent calls would fail or corrupt each other.
         self._one_at_a_time = Lock()
 
     def embed(self, texts: Sequence[str], timeout: float | None = None, used: Any = None) -> Vectors:
@@ -150,7 +150,7 @@ class SentenceModel(Embedder):
         return cast(Vectors, vector)
 
     def _encode(self, method: str, texts: Sequence[str]) -> Vectors:
-        # Since version 5 a model knows what to put before a query and before a document.
+        # Since version 5, a model has its own prefixes for queries and documents.
         encode = getattr(self._model, method, self._model.encode)
         with self._one_at_a_time:
             found = encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
@@ -159,17 +159,17 @@ class SentenceModel(Embedder):
 
 def _load(library: Any, model: str) -> Any:
     on_disk = os.path.isdir(model)
-    with contextlib.suppress(Exception):  # not there, or not whole: the next attempt says what is wrong
+    with contextlib.suppress(Exception):  # missing or incomplete: the next attempt reports it
         return library(model, local_files_only=True)
     try:
         return library(model, local_files_only=on_disk)
-    except Exception as problem:  # whatever kind the library, its hub or the network raise
+    except Exception as problem:  # any error of the library, its hub or the network
         raise ConfigError(
             f"the model {shorten(model, 60)!r} cannot be loaded",
             code="not-loaded",
             got=f"{type(problem).__name__}: {problem}".partition("\n")[0],
-            hint="give a folder with a model of sentence-transformers, or a name of its hub, which needs the network "
-            "once; `dense` alone uses the model that comes with karat[dense]",
+            hint="give the folder of a sentence-transformers model, or its name on the hub, which needs the network "
+            "once; `dense` alone uses the model of karat[dense]",
         ) from None
 
 
@@ -199,7 +199,7 @@ _static = cache(StaticEmbedder)
 
 
 def _package_folder() -> Path:
-    found = importlib.util.find_spec("wordllama")  # located, never imported: its own loader wants the network
+    found = importlib.util.find_spec("wordllama")  # located, never imported: its own loader needs the network
     if found is None or not found.submodule_search_locations:
         missing = MissingExtra("the static model", "wordllama", "dense")
         if sys.version_info >= _NO_WHEEL:

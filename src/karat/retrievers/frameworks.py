@@ -14,7 +14,7 @@ _COMPONENT = ("run", "run(…)", "component of Haystack")
 
 
 class _Framework(Retriever):
-    """What `target` names, or makes when it is called: an object with the framework's own method."""
+    """Loads `target`, or calls it, to get an object with the framework's method."""
 
     searches_corpus = False
 
@@ -31,7 +31,7 @@ def _made(target: Any, method: str, expected: str, what: str) -> Any:
     if (isinstance(found, type) or not hasattr(found, method)) and callable(found):
         found = made_by(found, f"name an object with {expected}, or a function without arguments that makes one")
     if not hasattr(found, method):
-        raise ConfigError(f"{title_of(found)} is no {what}", code="bad-callable", expected=expected)
+        raise ConfigError(f"{title_of(found)} is not a {what}", code="bad-callable", expected=expected)
     return found
 
 
@@ -48,7 +48,7 @@ class LangChain(_Framework):
         super().__init__(target, id, "invoke", "invoke(query)", "retriever of LangChain")
 
     def answer(self, question: Question, k: int) -> Found:
-        # Only vector stores take k here; others would refuse it.
+        # Only vector stores accept k here.
         more = {"k": k} if isinstance(getattr(self._retriever, "search_kwargs", None), dict) else {}
         found = settled(self._retriever.invoke(question.text, **more), question.timeout)
         return Found(as_hits(map(self._hit, found)))
@@ -56,7 +56,7 @@ class LangChain(_Framework):
     def _hit(self, document: Any) -> dict[str, Any]:
         named = document.id if self.id is None else document.metadata.get(self.id)
         if named is None:
-            hint = "name the field of metadata: langchain(module:retriever, id=chunk_id)"
+            hint = "give the metadata field of the id: langchain(module:retriever, id=chunk_id)"
             raise Unusable("a document has no id", got=document.metadata, hint=hint)
         return {"chunk_id": named, "text": document.page_content, "score": document.metadata.get("score")}
 
@@ -82,7 +82,7 @@ class LlamaIndex(_Framework):
         node = found.node
         named = node.node_id if self.id is None else node.metadata.get(self.id)
         if named is None:
-            raise Unusable(f"a node has no {self.id!r}", got=node.metadata, hint="`id` names a field of the metadata")
+            raise Unusable(f"a node has no {self.id!r}", got=node.metadata, hint="set `id` to a field of the metadata")
         return {"chunk_id": named, "score": found.score, "text": node.get_content(), "doc_id": node.ref_doc_id}
 
 
@@ -118,5 +118,5 @@ class Haystack(_Framework):
     def _hit(self, document: Any) -> dict[str, Any]:
         named = document.id if self.id is None else document.meta.get(self.id)
         if named is None:
-            raise Unusable(f"a document has no {self.id!r}", got=document.meta, hint="`id` names a field of `meta`")
+            raise Unusable(f"a document has no {self.id!r}", got=document.meta, hint="set `id` to a field of `meta`")
         return {"chunk_id": named, "score": document.score, "text": document.content}

@@ -21,12 +21,12 @@ _FRAMEWORKS = {"langchain_core": "langchain", "llama_index": "llama_index", "hay
 
 
 class Function(Retriever):
-    """A function `query → hits`, or an object with `retrieve`; sync or async.
+    """Calls a function `query → hits`, or an object with `retrieve`; sync or async.
 
-    It may also take `k` (or `top_k`, `limit`, `n`, `size`), and by name `query_id`, `language`, `as_of`, `tags`, …:
-    what the gold set says of a query besides its gold. A class or a function without arguments is called once, to make
-    the retriever. An object with `index` is given the corpus. What it returns may also be a retriever of LangChain,
-    LlamaIndex or Haystack.
+    It may also accept `k` (or `top_k`, `limit`, `n`, `size`), and by name `query_id`, `language`, `as_of`, `tags`, …:
+    the other fields of a query in the gold set. A class or a function without arguments is called once to make the
+    retriever. An object with `index` gets the corpus. The retriever may also be one of LangChain, LlamaIndex or
+    Haystack.
     """
 
     name = "function"
@@ -63,7 +63,7 @@ class Function(Retriever):
 
 
 def _made(found: Any) -> Any:
-    """The retriever itself: a class, or a function that takes nothing, makes it."""
+    """Return the retriever; a class or a function without arguments is called to make it."""
     if isinstance(found, type) or (inspect.isroutine(found) and not _parameters(found)):
         return made_by(found, "give a function without arguments that makes the retriever")
     return found
@@ -78,16 +78,16 @@ def _of_framework(made: Any) -> Retriever | None:
 
 
 def _callable(made: Any, title: str) -> Callable[[Question, int], Any]:
-    """The function behind it, called with what it takes."""
+    """The function of a retriever, called with the arguments that it accepts."""
     method = next((getattr(made, name) for name in _METHODS if callable(getattr(made, name, None))), None)
     function = method or (made if callable(made) else None)
     if function is None:
         expected = "a function query → hits, or an object with `retrieve`"
-        raise ConfigError(f"{title} is no retriever", code="bad-callable", expected=expected)
+        raise ConfigError(f"{title} is not a retriever", code="bad-callable", expected=expected)
     known = _parameters(function)
     named = {p.name for p in known[1:]}
     cutoff = next((name for name in _K if name in named), None)
-    # Whatever it is called, a second argument that must be given and is nothing that a query tells is k.
+    # A required second argument that is not a field of a query is k, whatever its name.
     must = [p.name for p in known[1:2] if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
     needed = must[0] if must else None
 
@@ -103,12 +103,12 @@ def _callable(made: Any, title: str) -> Callable[[Question, int], Any]:
 def _parameters(function: Any) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # some built-in functions tell nothing of themselves
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return [inspect.Parameter("query", inspect.Parameter.POSITIONAL_ONLY)]
 
 
 def code_hash(found: Any) -> str | None:
-    """Of the file with the code: a run is not continued with another retriever than it was begun with."""
+    """Return the hash of the code's file, so that a run is not continued with changed code."""
     try:
         file = inspect.getsourcefile(found if hasattr(found, "__code__") or isinstance(found, type) else type(found))
         return None if file is None else "sha256:" + hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]

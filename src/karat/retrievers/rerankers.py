@@ -1,10 +1,10 @@
-"""Rerankers, as `karat run` and `karat stress` take them.
+"""Rerankers for `karat run` and `karat stress`.
 
 A reranker is `module:callable` or a callable (sync or async), an object with `rerank`, the address of a service that
-answers {results: [{index, relevance_score}]} to {query, documents} as Cohere, Jina, vLLM and others do, or `static`:
-the likeness of static word vectors. A callable takes the text of a query and, by the name of its second argument, the
-`hits` (dicts with chunk_id, rank, doc_id, score, text) or their texts. It gives a score for each, or where it takes
-hits also the ids in their new order, (id, score) pairs or {id: score}.
+returns {results: [{index, relevance_score}]} for {query, documents} as Cohere, Jina, vLLM and others do, or `static`:
+the similarity of static word vectors. A callable takes the text of a query and, depending on the name of its second
+argument, the `hits` (dicts with chunk_id, rank, doc_id, score, text) or their texts. It returns one score per hit. If
+it takes hits, it may also return the ids in their new order, (id, score) pairs or {id: score}.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from karat.retrievers.dense import STATIC, Vectors, make_embedder
 from karat.retrievers.templates import Used, fill, list_at, used_by, value_at
 
 Hit = dict[str, Any]
-Order = list[tuple[int, float | None]]  # places of the hits in their new order, with scores where there are any
+Order = list[tuple[int, float | None]]  # positions of the hits in their new order, with scores if there are any
 _TAKE_HITS = frozenset({"hits", "chunks", "candidates", "results"})
-_GIVES = "the ids in their new order, (id, score) pairs, or one score for each hit"
+_GIVES = "the ids in their new order, (id, score) pairs, or one score per hit"
 
 
 def make_reranker(given: Any, request: dict[str, Any] | None = None, headers: dict[str, str] | None = None) -> Reranker:
@@ -42,7 +42,7 @@ class Reranker:
         self.name = name
 
     def order(self, question: Question, hits: list[Hit], used: Used) -> Order:
-        """Raises Unusable where the answer is none."""
+        """Return the new order of the hits. Raises Unusable for an invalid answer."""
         return self._read(self._ask(question, hits, used), [hit["chunk_id"] for hit in hits])
 
     def _ask(self, question: Question, hits: list[Hit], used: Used) -> Any:
@@ -51,8 +51,8 @@ class Reranker:
     def _texts(self, hits: list[Hit]) -> list[str]:
         bare = next((hit["chunk_id"] for hit in hits if "text" not in hit), None)
         if bare is not None:
-            hint = "give the corpus (--corpus), or let the retriever return texts"
-            raise Unusable("a hit has no text to rerank by", got=bare, hint=hint)
+            hint = "give the corpus with --corpus, or let the retriever return texts"
+            raise Unusable("a hit has no text for the reranker", got=bare, hint=hint)
         return [hit["text"] for hit in hits]
 
     def _read(self, given: Any, ids: list[str], *, may_be_places: bool = False) -> Order:
@@ -61,7 +61,7 @@ class Reranker:
         try:
             values = list(given.tolist() if hasattr(given, "tolist") else given)
         except TypeError:
-            raise self._error("gave something else", expected=_GIVES, got=given) from None
+            raise self._error("returned something else", expected=_GIVES, got=given) from None
         values = [value.item() if hasattr(value, "item") else value for value in values]
         if values and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
             return self._by_score(values, ids, may_be_places)
@@ -69,13 +69,13 @@ class Reranker:
 
     def _by_score(self, scores: list[float], ids: list[str], may_be_places: bool) -> Order:
         if len(scores) != len(ids):
-            raise self._error("gave too few or too many scores", expected=f"{len(ids)}", got=len(scores))
+            raise self._error("returned too few or too many scores", expected=f"{len(ids)}", got=len(scores))
         whole = all(isinstance(score, int) for score in scores)
         if may_be_places and len(scores) > 1 and whole and sorted(scores) == [*range(len(scores))]:
-            hint = "give ids in their new order, or scores as decimals"
-            raise self._error("gave numbers that may be places or scores", got=scores, hint=hint)
+            hint = "return ids in their new order, or scores as decimals"
+            raise self._error("returned numbers that may be positions or scores", got=scores, hint=hint)
         numbers = list(map(self._number, scores))
-        order = sorted(range(len(ids)), key=lambda at: -numbers[at])  # equal scores keep the order that they had
+        order = sorted(range(len(ids)), key=lambda at: -numbers[at])  # equal scores keep their order
         return [(at, numbers[at]) for at in order]
 
     def _by_id(self, values: list[Any], ids: list[str]) -> Order:
@@ -84,9 +84,9 @@ class Reranker:
         for value in values:
             item, score = self._pair(value)
             if item not in place:
-                raise self._error("gave an id that it did not get", got=item)
+                raise self._error("returned an unknown id", got=item)
             if item in order:
-                raise self._error("gave an id twice", got=item)
+                raise self._error("returned an id twice", got=item)
             order[item] = score
         return [(place[item], score) for item, score in order.items()]
 
@@ -97,13 +97,13 @@ class Reranker:
         elif isinstance(value, (tuple, list)) and value:
             value, score = value[0], value[1] if len(value) > 1 else None
         if not isinstance(value, str):
-            raise self._error("gave something else", expected=_GIVES, got=value)
+            raise self._error("returned something else", expected=_GIVES, got=value)
         return value, None if score is None else self._number(score)
 
     def _number(self, score: Any) -> float:
         score = score.item() if hasattr(score, "item") else score
         if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
-            raise self._error("gave a score that is none", expected="a finite number", got=score)
+            raise self._error("returned an invalid score", expected="a finite number", got=score)
         return float(score)
 
     def _error(self, what: str, **more: Any) -> Unusable:
@@ -111,14 +111,14 @@ class Reranker:
 
 
 class _Own(Reranker):
-    """A callable of the user's."""
+    """A callable of the user."""
 
     def __init__(self, given: Any) -> None:
         super().__init__(given if isinstance(given, str) else getattr(given, "__name__", type(given).__name__))
         found = load_callable(given)
         self._call: Callable[..., Any] = getattr(found, "rerank", None) or found
         if not callable(self._call):
-            what = f"the reranker {self.name} cannot be called"
+            what = f"the reranker {self.name} is not callable"
             raise ConfigError(what, code="bad-callable", expected="a function", got=found)
         self._takes_hits = _second(self._call) in _TAKE_HITS
 
@@ -131,7 +131,7 @@ class _Own(Reranker):
 
 
 def _second(function: Callable[..., Any]) -> str | None:
-    """The name of the second argument, where that can be known."""
+    """Return the name of the second argument, if known."""
     try:
         names = [name for name, p in inspect.signature(function).parameters.items() if p.kind is not p.KEYWORD_ONLY]
     except (TypeError, ValueError):
@@ -143,7 +143,7 @@ class _Likeness(Reranker):
     def __init__(self) -> None:
         super().__init__(STATIC)
         self._embedder = make_embedder(STATIC)
-        self._known: dict[str, Vectors] = {}  # the same texts come back with other queries
+        self._known: dict[str, Vectors] = {}  # texts repeat across queries
 
     def _ask(self, question: Question, hits: list[Hit], used: Used) -> Any:
         texts = self._texts(hits)
@@ -158,7 +158,7 @@ class _Service(Reranker):
         super().__init__(url)
         secrets = Secrets()
         body = request or {"query": "{query}", "documents": "{documents}"}
-        self._model = str(body.get("model", url))  # by which prices name it
+        self._model = str(body.get("model", url))  # its name in price tables
         self._url, self._body, self._headers = secrets.fill([check_url(url), body, headers])
         self._http = Http(secrets)
 
@@ -173,7 +173,7 @@ class _Service(Reranker):
         if any(not 0 <= at < len(texts) for at in read):
             raise Unusable(f"{self._url}: a score for a text that was not sent", got=sorted(read))
         lowest = min(read.values(), default=0.0)
-        return [read.get(at, lowest - 1) for at in range(len(texts))]  # services may leave out what scores low
+        return [read.get(at, lowest - 1) for at in range(len(texts))]  # services may leave out low scores
 
     def _read_scores(self, content: Any) -> tuple[dict[int, float], dict[str, Any]]:
         found: dict[int, float] = {}
@@ -181,6 +181,6 @@ class _Service(Reranker):
             at, score = value_at(result, "index"), value_at(result, "relevance_score")
             score = value_at(result, "score") if score is None else score
             if not isinstance(at, int) or not isinstance(score, (int, float)):
-                raise Unusable(f"{self._url}: not usable", expected="{index, relevance_score}", got=result)
+                raise Unusable(f"{self._url}: invalid result", expected="{index, relevance_score}", got=result)
             found[at] = score
         return found, used_by("rerank", self._model, content)

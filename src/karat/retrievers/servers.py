@@ -1,4 +1,4 @@
-"""Search services over HTTP: any, told in a few lines of YAML; Elasticsearch and OpenSearch; Qdrant."""
+"""Search services over HTTP: any service, with a few lines of YAML; Elasticsearch and OpenSearch; Qdrant."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PATHS = ("score", "text", "doc_id", "doc_version", "source")
 
 
 class _Server(Retriever):
-    """Sends what templates make of a query. `${NAME}` in them is read from the environment, and never logged."""
+    """Sends requests from templates. `${NAME}` in them is read from the environment and never logged."""
 
     searches_corpus = False
 
@@ -39,11 +39,11 @@ class _Server(Retriever):
 
 
 class HttpEndpoint(_Server):
-    """Sends a request built from a template, finds the hits in the JSON that comes back.
+    """Sends a request built from a template, and finds the hits in the JSON response.
 
-    `request` is the JSON body (default: {query, k}), `params` the query string, `hits` the path to the list (found by
-    itself where it has a usual name), `id`, `score`, `text`, `doc_id`, `doc_version`, `source` are paths inside of a
-    hit. `{query}`, `{k}`, `{language}`, `{query_id}` and the query's tags are filled in; `${NAME}` is read from the
+    `request` is the JSON body (default: {query, k}), `params` the query string, `hits` the path to the list (detected
+    if it has a usual name), `id`, `score`, `text`, `doc_id`, `doc_version`, `source` are paths inside a hit.
+    `{query}`, `{k}`, `{language}`, `{query_id}` and the query's tags are filled in; `${NAME}` is read from the
     environment.
     """
 
@@ -105,7 +105,7 @@ class HttpEndpoint(_Server):
 
 
 class Elasticsearch(_Server):
-    """`elasticsearch:http://host:9200/index`: a multi_match over `fields`, or the query of your own in `request`.
+    """`elasticsearch:http://host:9200/index`: a multi_match over `fields`, or your own query in `request`.
 
     `id` is the field of `_source` that names a chunk (default: `_id`), `text` the one with its text, to be logged.
     `headers` as in `http`, such as `Authorization: ApiKey ${ES_KEY}`.
@@ -126,7 +126,7 @@ class Elasticsearch(_Server):
         self._connect(url, headers, retries)
         self.id, self.text = id, text
         if not urlsplit(self.url).path.strip("/"):
-            what = "the address names no index"
+            what = "the address has no index"
             raise ConfigError(what, code="bad-address", got=url, expected="http://host:9200/index")
         self.fields = fields or ["title", "text"]
         self.request = request or {"query": {"multi_match": {"query": "{query}", "fields": self.fields}}}
@@ -143,12 +143,12 @@ class Elasticsearch(_Server):
     def _hits(self, content: Any) -> list[dict[str, Any]]:
         found = list_at(content, "hits.hits", self.url)
         if value_at(content, "timed_out") or value_at(content, "_shards.failed"):
-            raise Unusable(f"{self.url}: only a part of the index was searched", got=value_at(content, "_shards"))
+            raise Unusable(f"{self.url}: only part of the index was searched", got=value_at(content, "_shards"))
         return as_hits(hit_at(hit, self._paths) for hit in found)
 
 
 class OpenSearch(Elasticsearch):
-    """`opensearch:http://host:9200/index`: as elasticsearch, whose search API it shares."""
+    """`opensearch:http://host:9200/index`: as elasticsearch, with the same search API."""
 
     name = "opensearch"
 
@@ -156,8 +156,8 @@ class OpenSearch(Elasticsearch):
 class Qdrant(_Server):
     """`qdrant:http://host:6333/collection`: nearest points to the query's vector.
 
-    `model`, `embeddings` and `key` say who makes the vector, as in `dense`; `request` is a body of your own (for
-    filters, prefetch or inference by the server), in which `{vector}` stands for it. `id` and `text` are fields of the
+    `model`, `embeddings` and `key` choose the model of the vector, as in `dense`. `request` is your own body (for
+    filters, prefetch or inference by the server), with `{vector}` for the vector. `id` and `text` are fields of the
     payload (default: the point's own id).
     """
 
@@ -201,16 +201,16 @@ class Qdrant(_Server):
 
     def _read(self, content: Any) -> tuple[list[dict[str, Any]], Used]:
         hits = as_hits(hit_at(point, self._paths) for point in list_at(content, "result.points", self.url))
-        models = value_at(content, "usage.inference.models")  # where the server made the vector
+        models = value_at(content, "usage.inference.models")  # if the server made the vector
         used = models.items() if isinstance(models, dict) else ()
         return hits, [used_by("embed", name, {"usage": {"prompt_tokens": value_at(m, "tokens")}}) for name, m in used]
 
 
 def _parts(url: str) -> tuple[str, str]:
-    """The server, and the collection that its address ends with."""
+    """Split an address into the server and the collection."""
     parts = urlsplit(url)
     path, _, collection = parts.path.rpartition("/")
     if not collection:
-        what = "the address names no collection"
+        what = "the address has no collection"
         raise ConfigError(what, code="bad-address", got=url, expected="http://host:6333/collection")
     return urlunsplit((parts.scheme, parts.netloc, path.removesuffix("/collections"), "", "")), collection

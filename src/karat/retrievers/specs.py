@@ -1,4 +1,4 @@
-"""A retriever from text such as `bm25:title`, `hybrid(bm25, dense, prefetch=100)`, `my_app:search` or `http://…`."""
+"""Makes retrievers from text: `bm25:title`, `hybrid(bm25, dense, prefetch=100)`, `my_app:search` or `http://…`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from karat.retrievers.base import REGISTRY, Retriever, parameters
 _SPEC = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)(?::(?P<first>[^()]*))?(?:\((?P<rest>.*)\))?", re.S)
 _URL = re.compile(r"https?://\S+")
 YAML = (".yaml", ".yml")
-# Retrievers that are Karat's own code as far as their options are: parts, models, and what is no more than a value.
+# Retrievers that run only Karat's code if their options do: parts, models and plain values.
 _OWN = ("bm25", "random", "dense", "hybrid", "rerank")
 _PARTS, _MODELS, _STATIC = ("first", "second"), ("model", "reranker"), "static"
 _PLAIN = ("field", "k1", "b", "language", "seed", "prefetch", "constant", "top_n")
 
 
 def make_retriever(spec: Any, options: Mapping[str, Any] | None = None) -> Retriever:
-    """From text, a mapping with `retriever` and its options, a callable, or a retriever itself.
+    """Make a retriever from text, a mapping with `retriever` and its options, a callable, or a retriever.
 
     >>> settings = make_retriever("bm25:title(k1=1.2)").settings()
     >>> settings["field"], settings["k1"]
@@ -37,7 +37,7 @@ def make_retriever(spec: Any, options: Mapping[str, Any] | None = None) -> Retri
         inner = {name: value for name, value in spec.items() if name != "retriever"}
         if "retriever" not in spec:
             expected = "a retriever such as bm25"
-            raise ConfigError("no retriever is named", code="bad-retriever", field="retriever", expected=expected)
+            raise ConfigError("no retriever is given", code="bad-retriever", field="retriever", expected=expected)
         return make_retriever(spec["retriever"], inner | given)
     if not isinstance(spec, str):
         return build(REGISTRY.require("function"), [spec], given)
@@ -48,7 +48,7 @@ def make_retriever(spec: Any, options: Mapping[str, Any] | None = None) -> Retri
 
 
 def parse(spec: str) -> tuple[str, list[str], dict[str, Any]]:
-    """Name, arguments by place, and arguments by name.
+    """Return the name, positional arguments and keyword arguments of a spec.
 
     >>> parse("hybrid(bm25(k1=1), my:search, prefetch=50)")
     ('hybrid', ['bm25(k1=1)', 'my:search'], {'prefetch': '50'})
@@ -61,12 +61,12 @@ def parse(spec: str) -> tuple[str, list[str], dict[str, Any]]:
     parts = _SPEC.fullmatch(text)
     if parts is None:
         expected = "name, name(option=value), module:callable or http://…"
-        raise ConfigError(f"no retriever: {shorten(spec)!r}", code="bad-retriever", expected=expected)
+        raise ConfigError(f"invalid retriever {shorten(spec)!r}", code="bad-retriever", expected=expected)
     name, first, rest = parts["name"], parts["first"], parts["rest"]
     if first is not None and REGISTRY.get(name) is None:
         name, first = "function", f"{name}:{first}"
     elif REGISTRY.get(name) is None:
-        hint = did_you_mean(name, sorted(REGISTRY.everything())) or "code of your own is named module:callable"
+        hint = did_you_mean(name, sorted(REGISTRY.everything())) or "write your own code as module:callable"
         raise UnknownName("retriever", name, [], hint)
     positional, named = ([] if first is None else [first.strip()]), {}
     for argument in _arguments(rest or ""):
@@ -79,7 +79,7 @@ def parse(spec: str) -> tuple[str, list[str], dict[str, Any]]:
 
 
 def _arguments(text: str) -> Iterator[str]:
-    """What stands between commas that are in no brackets."""
+    """Split text at commas outside brackets."""
     depth, start = 0, 0
     for at, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -94,7 +94,7 @@ def _arguments(text: str) -> Iterator[str]:
 
 
 def is_self_contained(spec: Any) -> bool:
-    """Whether it is made of Karat's own retrievers, which run no other code, ask no server and read no other file.
+    """Return whether a spec uses only Karat's own retrievers, which run no other code, call no server and read no file.
 
     >>> own = ("bm25:title(k1=1.2)", "hybrid(bm25, dense)", {"retriever": "rerank", "top_n": 9})
     >>> [is_self_contained(spec) for spec in own]
@@ -123,11 +123,11 @@ def is_self_contained(spec: Any) -> bool:
 
 
 def read_options(path: str) -> dict[str, Any]:
-    """A YAML file with the options of a retriever, and perhaps its name."""
+    """Read the options of a retriever, and its name if given, from a YAML file."""
     found = read_document(Path(path)).value
     if not isinstance(found, dict):
-        expected = "option: value, a line each"
-        raise ConfigError("no options of a retriever", code="wrong-type", file=path, expected=expected, got=found)
+        expected = "lines of the form `option: value`"
+        raise ConfigError("not options of a retriever", code="wrong-type", file=path, expected=expected, got=found)
     return found
 
 
@@ -164,5 +164,5 @@ def _converted(kind: type[Retriever], name: str, value: Any, hint: Any) -> Any:
     except msgspec.ValidationError as error:
         choices = [str(choice) for choice in typing.get_args(hint) if isinstance(choice, str)]
         expected = " or ".join(choices) or str(error).partition(",")[0].removeprefix("Expected ").replace("`", "")
-        what = f"option {name!r} of {kind.name!r}"
+        what = f"invalid value of the option {name!r} of {kind.name!r}"
         raise ConfigError(what, code="wrong-type", expected=expected, got=value) from None

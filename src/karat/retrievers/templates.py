@@ -1,4 +1,4 @@
-"""Requests from templates; hits, and what they used, from answers."""
+"""Builds requests from templates; reads hits and usage from responses."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from karat.retrievers.base import Unusable
 _VALUE = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}")
 Used: TypeAlias = list[dict[str, Any]]  # entries of `usage` in a run log
 
-# Where services tell it: OpenAI and vLLM, Jina and Voyage, Cohere.
+# Paths of the token counts: OpenAI and vLLM, Jina and Voyage, Cohere.
 _PROMPT = ("usage.prompt_tokens", "usage.total_tokens", "meta.tokens.input_tokens", "meta.billed_units.input_tokens")
 _COMPLETION = ("usage.completion_tokens", "meta.tokens.output_tokens")
-_CALLS = ("meta.billed_units.search_units",)  # what Cohere counts, and is paid for, as one
+_CALLS = ("meta.billed_units.search_units",)  # the units that Cohere bills
 
-_MOST = 2**53  # of anything, in a run log
+_MOST = 2**53  # largest number in a run log
 
 
 def values_of(question: Question, k: int) -> dict[str, Any]:
-    """What a template may name."""
+    """Return the values for a template."""
     return {"language": None, **question.facts, "query": question.text, "query_id": question.id, "k": k}
 
 
 def fill(template: Any, values: Mapping[str, Any]) -> Any:
-    """A template with its values; one that is nothing but a value keeps the value's type.
+    """Fill a template with values; a template that is only one value keeps its type.
 
     >>> fill({"q": "{query}", "size": "{k}", "note": "top {k}"}, {"query": "a", "k": 5})
     {'q': 'a', 'size': 5, 'note': 'top 5'}
@@ -46,7 +46,7 @@ def fill(template: Any, values: Mapping[str, Any]) -> Any:
 
 
 def fill_url(template: str, values: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> str:
-    """An address with its values and its query string; parameters without a value are left out.
+    """Fill an address and its query string; parameters without a value are left out.
 
     >>> fill_url("http://x/{k}?a=1", {"k": 5, "query": "a b", "no": None}, {"q": "{query}", "n": "{no}", "all": True})
     'http://x/5?a=1&q=a+b&all=true'
@@ -63,12 +63,12 @@ def _text(value: Any) -> str:
 
 def _named(name: str, values: Mapping[str, Any]) -> Any:
     if name not in values:
-        raise Unusable(f"the request asks for {{{name}}}, which this query does not have", expected=", ".join(values))
+        raise Unusable(f"the request needs {{{name}}}, which this query does not have", expected=", ".join(values))
     return values[name]
 
 
 def value_at(found: Any, path: str) -> Any:
-    """What stands at `hits.hits` or `results.0.items`; None where nothing does.
+    """Return the value at a path such as `hits.hits` or `results.0.items`; None if there is none.
 
     >>> value_at({"a": [{"b": 1}]}, "a.0.b"), value_at({"a": 1}, "x.y")
     (1, None)
@@ -84,12 +84,12 @@ def value_at(found: Any, path: str) -> Any:
 
 
 def stored_paths(inside: str, id: str | None, text: str | None) -> dict[str, str]:
-    """Where the id and the text of a hit are, if they are fields of what a server has stored."""
+    """Return the paths of id and text in a hit, if they are fields of the stored document."""
     return {name: f"{inside}.{path}" for name, path in (("chunk_id", id), ("text", text)) if path}
 
 
 def hit_at(hit: Any, paths: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a hit, each from its place in what a server says of it.
+    """Read the fields of a hit, each from its path.
 
     >>> hit_at({"_id": "a", "_source": {"body": "…"}}, {"chunk_id": "_id", "text": "_source.body"})
     {'chunk_id': 'a', 'text': '…'}
@@ -97,21 +97,21 @@ def hit_at(hit: Any, paths: Mapping[str, str]) -> dict[str, Any]:
     found = {name: value_at(hit, path) for name, path in paths.items()}
     if "chunk_id" in paths and found["chunk_id"] is None:
         where = paths["chunk_id"]
-        raise Unusable(f"a hit has nothing at {where!r}", got=hit, hint="`id` names the place of the id in a hit")
+        raise Unusable(f"a hit has nothing at {where!r}", got=hit, hint="set `id` to the path of the id in a hit")
     return found
 
 
 def list_at(found: Any, path: str, where: str) -> list[Any]:
     hits = value_at(found, path)
     if not isinstance(hits, list):
-        place = f"at {path!r}" if path else "as the whole answer"
-        hint = "`hits` names the place of the list"
+        place = f"at {path!r}" if path else "in the response"
+        hint = "set `hits` to the path of the list"
         raise Unusable(f"{where}: no list of hits {place}", got=shorten(found, 120), hint=hint)
     return hits
 
 
 def used_by(stage: str, model: str, content: Any) -> dict[str, Any]:
-    """One call, with what its answer tells; what it does not tell is left out.
+    """Return the usage of one call; what the response does not contain is left out.
 
     >>> used_by("embed", "small", {"data": [], "usage": {"prompt_tokens": 21, "total_tokens": 21}})
     {'stage': 'embed', 'model': 'small', 'prompt_tokens': 21, 'calls': 1}
@@ -123,10 +123,10 @@ def used_by(stage: str, model: str, content: Any) -> dict[str, Any]:
 
 def _told(content: Any, paths: Iterable[str]) -> int | None:
     found = (value_at(content, path) for path in paths)
-    # Some write whole numbers as 21.0; what no log may hold is not told.
+    # Some write whole numbers as 21.0; numbers that are too large are left out.
     return next((int(n) for n in found if type(n) in (int, float) and 0 <= n <= _MOST and n % 1 == 0), None)
 
 
 def as_field(used: Used) -> dict[str, Any]:
-    """The field of the run log; nothing where no model was called."""
+    """Return the field `usage` of the run log; empty if no model was called."""
     return {"usage": used} if used else {}

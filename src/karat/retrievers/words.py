@@ -1,6 +1,6 @@
-"""Text → words for lexical search: folded, without stop words, stemmed in the text's own language.
+"""Splits text into words for lexical search: folded, without stop words, stemmed in the text's language.
 
-Scripts that are written without spaces have no words to find; theirs are pairs of neighbouring characters."""
+For scripts without spaces, words are pairs of neighbouring characters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ fa:persian fi:finnish fr:french ga:irish hi:hindi hu:hungarian hy:armenian id:in
 lt:lithuanian nb:norwegian ne:nepali nl:dutch nn:norwegian no:norwegian pl:polish pt:portuguese ro:romanian
 ru:russian sr:serbian sv:swedish ta:tamil tr:turkish
 """
-# How texts become words, as a run log says it: runs with different words are different runs.
+# Settings for the run log: runs with different words are different runs.
 ANALYZER = {"least_letters": 2, "stop_words": "bm25s, en: Lucene, en queries: NLTK", "stemmer": "snowball, en: porter"}
 _LANGUAGES: dict[str, str] = dict(entry.split(":") for entry in _NAMES.split())
 # Thai, Lao, Myanmar, Khmer; Hangul, whose particles stick to the word; kana and Han.
@@ -26,15 +26,15 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1100-\u11ff\uac00-\ud7af\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff]+"
 )
-# й is a letter and no и with an accent: without it no ending of a Russian word would be known.
+# й is a letter of its own, not и with an accent: without it, no Russian endings would be recognised.
 _ACCENTS = re.compile("(?<!и)[\u0300-\u036f]+|(?<=и)[\u0300-\u0305\u0307-\u036f]+")
 
 
 def words(text: str, language: str | None = None, *, asked: bool = False) -> list[str]:
-    """The words of a text to index, or of a query (`asked`); `language` is a code such as pt-BR, by default English.
+    """Return the words of a text to index, or of a query (`asked`). `language`: code such as pt-BR (default: English).
 
-    A single letter is no word: it is what an apostrophe leaves (what's, l'eau), or a pronoun. English queries lose
-    more words than texts do, because "what do you" in a question says nothing of what it is about.
+    A single letter is not a word: it is left over from an apostrophe (what's, l'eau), or a pronoun. English queries
+    have more stop words than texts, because "what do you" in a question says nothing about its topic.
 
     >>> words("The refunds of 2024"), words("What's my refund?", asked=True), words("日本語の本")
     (['refund', '2024'], ['refund'], ['日本', '本語', '語の', 'の本'])
@@ -50,7 +50,7 @@ def words(text: str, language: str | None = None, *, asked: bool = False) -> lis
 
 
 def fold(text: str) -> str:
-    """Lower case without accents: people leave them out when they type.
+    """Return lower case without accents, which people often leave out.
 
     >>> fold("Cupón de PAGO"), fold("Маленький ёж"), fold("ガイド 한국")
     ('cupon de pago', 'маленький еж', 'ガイド 한국')
@@ -59,7 +59,7 @@ def fold(text: str) -> str:
 
 
 def _parts(word: str) -> list[str]:
-    """A word, or the pairs of characters of one in a script without spaces."""
+    """Return the word, or its pairs of characters in a script without spaces."""
     found, end = [], 0
     for run in _UNSPACED.finditer(word):
         found += [word[end : run.start()]] if run.start() > end else []
@@ -70,13 +70,13 @@ def _parts(word: str) -> list[str]:
 
 @cache
 def _word() -> re.Pattern[str]:
-    """Letters, digits and the marks that belong to letters: Python's \\w lacks the vowel signs of Hindi and Thai."""
+    """Letters, digits and combining marks: Python's \\w does not include the vowel signs of Hindi and Thai."""
     marks = "".join(c for c in map(chr, range(0x300, 0xFFFF)) if unicodedata.category(c)[0] == "M")
     return re.compile(rf"[\w{marks}]+")
 
 
 class _Stems(dict[str, str]):
-    """Word → its stem, empty for a stop word or a single letter; every word is looked at once."""
+    """Word → its stem, empty for a stop word or a single letter; every word is stemmed once."""
 
     def __init__(self, language: str, asked: bool) -> None:
         super().__init__()
@@ -99,12 +99,12 @@ def _stemmer(name: str) -> Any:
         import Stemmer
     except ImportError:
         raise MissingExtra("lexical search", "PyStemmer", "baselines") from None
-    name = "porter" if name == "english" else name  # the one of Lucene's English analyzer
-    return Stemmer.Stemmer(name) if name in Stemmer.algorithms() else None  # older ones know fewer languages
+    name = "porter" if name == "english" else name  # as in Lucene's English analyzer
+    return Stemmer.Stemmer(name) if name in Stemmer.algorithms() else None  # older versions have fewer languages
 
 
 def _stop_words(name: str, asked: bool) -> frozenset[str]:
-    """Those that bm25s lists for the language. Its short English list is Lucene's."""
+    """Return the stop words of bm25s for the language. Its short English list is Lucene's."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # in a notebook it asks for progress bars, and shows none here

@@ -1,4 +1,4 @@
-"""Makes runs: retrievers asked, baselines, stress tests, and queries made for a corpus."""
+"""Makes runs: retrievers, baselines, stress tests and synthetic queries."""
 
 from __future__ import annotations
 

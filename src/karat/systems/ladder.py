@@ -1,4 +1,4 @@
-"""The ladder: random, titles, full text, meaning, both, and where a run stands among them."""
+"""The ladder: simple systems from random to hybrid, and where a run ranks among them."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _REFERENCE = "bm25"
 
 
 class Rung(msgspec.Struct, frozen=True):
-    """One system. Differences are paired, query by query; empty where there is nothing to compare with."""
+    """One system. Differences are paired by query; empty if there is nothing to compare with."""
 
     system: str
     baseline: bool  # False: a run that was given
     values: list[SummaryRow]
-    above_next: list[Difference] = []  # against the rung below
+    above_next: list[Difference] = []  # compared with the rung below
     above_bm25: list[Difference] = []
 
 
@@ -59,9 +59,9 @@ class Ladder(SavedObject, frozen=True, kw_only=True):
     statistics: dict[str, Any]
     units: dict[str, str]
     rungs: list[Rung]
-    ceilings: dict[str, float | None]  # what a perfect ranking of the gold would score
-    floors: dict[str, float | None]  # what chance would score on average
-    skipped: dict[str, str]  # baseline → why it is not there
+    ceilings: dict[str, float | None]  # scores of a perfect ranking
+    floors: dict[str, float | None]  # mean scores of random rankings
+    skipped: dict[str, str]  # baseline → reason
     notes: list[str]
 
 
@@ -81,7 +81,7 @@ def baseline_ladder(
     """Run the baselines over a corpus, score them, and place any other runs among them.
 
     `runs`: run files, records, or results. `baselines`: specs of retrievers. `keep`: a folder for the run logs of the
-    baselines. A baseline that needs a package which is not installed is skipped, with a word.
+    baselines. A baseline whose package is not installed is skipped and reported.
     """
     how = Options(**options)
     how = how.replace(columns=how.fields)
@@ -89,8 +89,8 @@ def baseline_ladder(
     judged = read_gold(gold, **how.of_gold)
     parsed = parse_metrics(metrics)
     if not parsed:
-        raise ConfigError("a ladder needs a metric", expected="such as recall@5")
-    asked, k = list(map(str, parsed)), max(k, *(metric.k or 0 for metric in parsed))  # recall@100 needs a hundred
+        raise ConfigError("no metric is given", expected="such as recall@5")
+    asked, k = list(map(str, parsed)), max(k, *(metric.k or 0 for metric in parsed))  # recall@100 needs 100 hits
     sampling = how.intervals
     scoring = cast("EvaluateKeywords", {**options, "corpus": searched, "columns": how.columns})
     if not len(searched):
@@ -116,7 +116,7 @@ def baseline_ladder(
         how.columns.refuse_unused()
     if not results:
         hint = "; ".join(f"{n}: {why}" for n, why in skipped.items())
-        raise ConfigError("no baseline can run here", code="no-baseline", hint=hint)
+        raise ConfigError("no baseline can run", code="no-baseline", hint=hint)
     ordered = sorted(results, key=lambda name: (_first(results[name]), name not in own, name))
     first = results[ordered[0]]
     return Ladder(
@@ -135,7 +135,7 @@ def baseline_ladder(
 
 
 def _first(result: Result) -> float:
-    """By which rungs are ordered; what is undefined stands lowest."""
+    """Return the sort key of a rung; undefined scores come lowest."""
     row = result.summary_rows[0]
     mean = float("-inf") if row.mean is None else row.mean
     return mean if result.metrics[0].direction == "higher" else -mean

@@ -1,4 +1,4 @@
-"""Ask a retriever every query, and write a run log that can be continued."""
+"""Run a retriever over queries, and write a run log that can be continued."""
 
 from __future__ import annotations
 
@@ -24,27 +24,28 @@ from karat.formats.questions import read_questions
 from karat.formats.run_records import ranked_hits
 from karat.net.timeouts import TooSlow, Workers, settled
 from karat.registry import load_callable, title_of
+from karat.results.numbers import counted
 from karat.retrievers.base import Found, Retriever, Unusable, timed
 from karat.retrievers.specs import YAML, make_retriever
 
 _WARM_UP, _TIMEOUT = 3, 30.0
-_HOPELESS = 25  # failures, and no answer before them: a wrong address is told now, not after ten thousand queries
+_HOPELESS = 25  # failures from the start: stop early, for example for a wrong address
 _EVERY = 0.5
 _EXAMPLES = 3
 
 
 class Finished(msgspec.Struct):
-    """What came of a run. `run` is what `evaluate` takes: the file's name, or the records."""
+    """The outcome of a run. `run` can be passed to `evaluate`: the file name, or the records."""
 
     run: Any
     system: str
     queries: int
-    asked: int  # now; the rest was in the file already
-    failed: int  # of those that were asked now
+    asked: int  # now; the others were already in the file
+    failed: int  # of those asked now
     seconds: float
-    notes: list[str]  # what must be said aloud
+    notes: list[str]  # to be shown to the user
     first_error: str | None = None
-    failed_before: int = 0  # in an earlier try, and still in the file
+    failed_before: int = 0  # in an earlier attempt, and still in the file
 
     @property
     def failed_share(self) -> float:
@@ -72,14 +73,14 @@ def run_retriever(
     options: Mapping[str, Any] | None = None,
     progress: Callable[[str, int], AbstractContextManager[Callable[[], None]]] | None = None,
 ) -> Finished:
-    """Ask a retriever every query of a gold set (or file of queries) and log its answers, times and errors.
+    """Run a retriever over the queries of a gold set (or file of queries) and log its hits, times and errors.
 
-    `retriever`: a spec such as `bm25` or `my_app:search`, a callable, or a `Retriever`; `options`: of the one that a
-    spec names. `corpus`: file, folder or `Corpus` to search. `split`: which queries of a BEIR folder. `k`: hits to log.
-    `output`: a run log to write, or to continue where an earlier try of the same run was ended; without it the records
-    stay in memory. `workers`: queries at once. `timeout`: seconds for one query. `warm_up`: queries asked beforehand
-    and not counted. `repeat`: times that each query is asked; the median time is logged. `min_score`: hits below are
-    cut. `rewrite`: a callable query → query, or its name; both queries and both lists are logged.
+    `retriever`: a spec such as `bm25` or `my_app:search`, a callable, or a `Retriever`; `options`: its options, for a
+    spec. `corpus`: file, folder or `Corpus` to search. `split`: which queries of a BEIR folder. `k`: hits to log.
+    `output`: a run log to write, or to continue from an earlier attempt; without it the records stay in memory.
+    `workers`: concurrent queries. `timeout`: seconds per query. `warm_up`: untimed queries before the run. `repeat`:
+    times to run each query; the median time is logged. `min_score`: removes hits with a lower score. `rewrite`: a
+    callable query → query, or its name; both queries and both lists are logged.
     """
     _check(k, workers, timeout, warm_up, repeat)
     are_questions = isinstance(queries, list) and queries and all(isinstance(q, Question) for q in queries)
@@ -89,7 +90,7 @@ def run_retriever(
     searched = corpus if corpus is None or isinstance(corpus, Corpus) else read_corpus(corpus)
     if searched is None and found.searches_corpus:
         what = f"the retriever {found.name!r} needs a corpus to search"
-        raise ConfigError(what, code="no-corpus", hint="--corpus names it")
+        raise ConfigError(what, code="no-corpus", hint="give it with --corpus")
     asker = Asker(found, searched, k, repeat, min_score, rewrite)
     named = system or _title(retriever, found)
     settings = asker.settings(named, index_version)
@@ -113,13 +114,13 @@ def run_retriever(
                 log.write(asker.record(question, answer, common))
                 tick()
                 if asked == _HOPELESS < len(todo) and asker.counts["failed"] == asked:
-                    what = f"stopped, for the first {asked} queries failed: {asker.examples['failed'][0]}"
+                    what = f"stopped, because the first {asked} queries failed: {asker.examples['failed'][0]}"
                     hint = "fix the cause, then run the same command with --retry-failed"
                     raise ConfigError(what, code="every-query-failed", hint=hint)
     finally:
         log.close()
     log.sort()
-    earlier = [f"{log.failed:,} queries failed in an earlier try; --retry-failed asks them again"] if log.failed else []
+    earlier = [f"{counted(log.failed)} failed in an earlier attempt; retry with --retry-failed"] if log.failed else []
     return Finished(
         run=log.records if output is None else str(output),
         system=named,
@@ -134,7 +135,7 @@ def run_retriever(
 
 
 def _title(spec: Any, found: Retriever) -> str:
-    """What the system is called where nobody says: as it was asked for."""
+    """Return the default name of a system: its spec."""
     if not isinstance(spec, str):
         return str(getattr(found, "title", found.name))
     return Path(spec).stem if spec.endswith(YAML) else " ".join(spec.split())
@@ -154,7 +155,7 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
 
 
 class Answered(msgspec.Struct):
-    """One query with its answer, or with what went wrong."""
+    """One query with its answer or its error."""
 
     found: Found | None
     latency_ms: dict[str, float]
@@ -165,7 +166,7 @@ class Answered(msgspec.Struct):
 
 
 class Asker:
-    """A retriever with all that a run does around it."""
+    """Runs queries: calls the retriever, measures times, checks answers and counts problems."""
 
     def __init__(
         self, retriever: Retriever, corpus: Corpus | None, k: int, repeat: int, min_score: float | None, rewrite: Any
@@ -178,7 +179,7 @@ class Asker:
         self.examples: dict[str, list[str]] = {}
 
     def settings(self, system: str, index_version: str | None) -> dict[str, Any]:
-        """The fields that all lines share, and that a run must have in common to be continued."""
+        """Return the fields that all lines share. To continue a run, they must be equal."""
         described, corpus = self.retriever.settings(), self.corpus
         fields = {
             "system": system,
@@ -197,7 +198,7 @@ class Asker:
     def ask(self, question: Question) -> Answered:
         try:
             return self._answered(question)
-        except BaseException as error:  # whatever foreign code raises belongs to its query, sys.exit included
+        except BaseException as error:  # any error of the retriever, also sys.exit, belongs to its query
             return Answered(None, {}, _said(error))
 
     def _answered(self, question: Question) -> Answered:
@@ -243,7 +244,7 @@ class Asker:
         return ranked_hits(self._pruned(question, hits[: self.k]))
 
     def _pruned(self, question: Question, hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The hits that reach `min_score`: of both lists, for what a rewriter does must not look like a threshold."""
+        """Keep the hits that reach `min_score`, in both lists, so that only the rewriter makes a difference."""
         if self.min_score is None:
             return hits
         if any("score" not in hit for hit in hits):
@@ -269,29 +270,29 @@ class Asker:
 
     def notes(self) -> list[str]:
         return [
-            f"{self.counts[what]:,} {said}: {'; '.join(map(_first_line, self.examples[what]))}"
-            for what, said in _NOTES.items()
+            f"{counted(self.counts[what], noun)} {said}: {'; '.join(map(_first_line, self.examples[what]))}"
+            for what, (noun, said) in _NOTES.items()
             if self.counts[what]
         ]
 
 
 _NOTES = {
-    "failed": "queries failed, and are logged with their error",
-    "empty": "queries got no hit",
-    "more": "queries got more hits than were asked for, cut",
-    "repeated": "queries got a hit more than once, which counts once",
-    "strange": "hits are not in the corpus",
-    "unsteady": "queries got other hits when they were asked again",
+    "failed": ("query", "failed (the log has the errors)"),
+    "empty": ("query", "returned no hits"),
+    "more": ("query", "returned too many hits, which were cut"),
+    "repeated": ("query", "returned a hit more than once, which counts once"),
+    "strange": ("hit", "not in the corpus"),
+    "unsteady": ("query", "returned different hits when repeated"),
 }
 
 
 def _first_line(example: str) -> str:
-    """What follows in an error is its hint."""
+    """Return an error without its hint."""
     return shorten(example.partition("\n")[0], 160)
 
 
 def _refuse_unwritable(answer: Answered) -> None:
-    """What cannot be written must fail its query, and not the run."""
+    """Raise Unusable for an answer that cannot be written, so that only its query fails."""
     try:
         msgspec.json.encode(answer)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -306,12 +307,12 @@ def _said(error: BaseException) -> str:
 
 
 class _Records:
-    """Records of one run in memory, for those who want no file."""
+    """The records of a run in memory."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
         self._place = {query: i for i, query in enumerate(texts)}
-        self.done: set[str] = set()  # queries of an earlier try
+        self.done: set[str] = set()  # queries of an earlier attempt
         self.failed = 0  # of them
         self.first_error: str | None = None  # of them
         self.records: list[dict[str, Any]] = []
@@ -323,15 +324,15 @@ class _Records:
         pass
 
     def sort(self) -> None:
-        """In the order of the queries, whoever came first."""
+        """Return the records in the order of the queries."""
         self.records.sort(key=lambda record: self._place[record["query_id"]])
 
 
 class RunFile(_Records):
-    """Lines of one run, those of an earlier try included.
+    """The lines of a run, including those of an earlier attempt.
 
-    `settings` are the fields that all lines share; a file whose lines have others is never continued, for it would be a
-    run of two retrievers. `texts` maps each query's id to its text, for the same reason.
+    `settings` are the fields that all lines share. A file with other settings is never continued, because it would mix
+    two retrievers. `texts` maps each query's id to its text, for the same reason.
     """
 
     def __init__(
@@ -339,13 +340,13 @@ class RunFile(_Records):
     ) -> None:
         super().__init__(texts)
         self._path = path
-        # As they come back from a file: a tuple is a list there.
+        # As read from a file, where a tuple becomes a list.
         self._settings = msgspec.json.decode(msgspec.json.encode(settings))
         self._file = LineFile(path, overwrite=overwrite)
         try:
             lines = self._file.lines()
         except NotContinued:
-            raise self._refusal("it is no run log") from None
+            raise self._refusal("it is not a run log") from None
         checked = list(map(self._checked, lines))
         kept = {query: line for query, line, error in checked if error is None or not retry}
         self.done = set(kept)
@@ -358,24 +359,24 @@ class RunFile(_Records):
         self._written = time.monotonic()
 
     def _checked(self, line: bytes) -> tuple[str, bytes, str | None]:
-        """The query of a line, the line, and its error."""
+        """Return the query of a line, the line, and its error."""
         try:
             found = msgspec.json.decode(line)
             query = found["query_id"]
         except (*DECODE_ERRORS, TypeError, KeyError):
-            raise self._refusal("it is no run log") from None
+            raise self._refusal("it is not a run log") from None
         for name, value in self._settings.items():
             if found.get(name) != value:
                 was, now = shorten(_json(found.get(name)), 120), shorten(_json(value), 120)
                 raise self._refusal(f"its `{name}` is {was}, this run's is {now}")
         if self._texts.get(query) != found.get("query"):
-            raise self._refusal(f"it asks another question as {shorten(query, 40)!r} than this set of queries")
+            raise self._refusal(f"the text of query {shorten(query, 40)!r} differs from this set of queries")
         error = found.get("error")
         return query, line, None if error is None else shorten(error, 300)
 
     def _refusal(self, why: str) -> ConfigError:
         what = f"this file cannot be continued: {why}"
-        hint = "--overwrite starts anew; -o names another file"
+        hint = "start again with --overwrite, or choose another file with -o"
         return ConfigError(what, code="not-continued", file=str(self._path), hint=hint)
 
     def write(self, record: dict[str, Any]) -> None:
@@ -384,8 +385,8 @@ class RunFile(_Records):
             self.flush()
 
     def flush(self) -> None:
-        """What was written is on the disk, in one piece."""
-        # Taken before they are written: an interrupt may lose lines, which are asked again, and doubles none.
+        """Write the lines and sync them to disk."""
+        # Cleared before writing: an interrupt may lose lines, which are asked again, but never writes them twice.
         lines, self._waiting = self._waiting, []
         if lines:
             self._file.append(b"".join(lines))

@@ -1,1 +1,1 @@
-"""Where a project lives (GitHub, GitLab), and the one comment that Karat keeps on its pull requests."""
+"""GitHub and GitLab, and the comment that Karat keeps on pull requests."""

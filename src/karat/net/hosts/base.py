@@ -1,4 +1,4 @@
-"""What Karat must know of a host to keep a comment there, and how its API is asked: no token for strangers."""
+"""Base of hosts, and the client of their APIs, which never sends the token to another server."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from karat.net.http import Http, HttpError, Response, Secrets
 _MOVED = (301, 302, 307, 308)
 _HOPS = 3
 _NOTE = "\n\n*Cut here: the rest is longer than a comment may be.*\n"
-_RESERVE = 400  # for the note and what must be closed before it
+_RESERVE = 400  # characters for the note and closing marks before it
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _ONE_MINUTE = 60.0  # GitHub: "otherwise, wait for at least one minute"
 
 
 class HostError(KaratError):
-    """A host's API answered with something Karat cannot work with."""
+    """An unexpected response of a host's API."""
 
     code = "host-error"
 
 
 class Denied(HostError):
-    """The token is good and may not do this."""
+    """The token is valid but may not do this."""
 
     code = "denied"
 
 
 class NotFound(HostError):
-    """Not there, or not for the eyes of this token: hosts do not tell these apart."""
+    """Not found, or hidden from this token: hosts do not distinguish the two."""
 
     code = "not-found"
 
 
 class HostClient:
-    """Sends one request at a time, and gives back good answers only. An HttpError may be worth another try."""
+    """Sends requests and returns only successful responses. After an HttpError, a retry may succeed."""
 
     def __init__(self, headers: dict[str, str], token: str, timeout: float) -> None:
         self._headers, self._timeout = headers, timeout
@@ -57,7 +57,7 @@ class HostClient:
         raise HostError(f"{method} {url}: redirected more than {_HOPS} times", code="redirected")
 
     def _moved(self, url: str, location: str) -> str:
-        """The new address of a renamed project. The token goes nowhere but to the server it was meant for."""
+        """Return the new address of a renamed project. The token is only sent to its own server."""
         try:
             target = urljoin(url, location)
             same = urlsplit(target)[:2] == urlsplit(url)[:2]
@@ -68,7 +68,7 @@ class HostClient:
                 f"{url}: redirected to another server, which must not see the token",
                 code="redirected",
                 got=self.redact(location or "nowhere"),
-                hint="set the address of the API to where it lives now",
+                hint="set the API address to its new location",
             )
         return target
 
@@ -77,19 +77,19 @@ class HostClient:
             return answer
         error = self._http.refusal(answer, _message(answer))
         if _is_hasty(answer) or answer.status >= 500:
-            status = max(answer.status, 429)  # also GitHub's 403 to the hasty
+            status = max(answer.status, 429)  # also GitHub's 403 for rate limits
             raise HttpError(error.what, status=status, wait=_wait_asked(answer))
         if answer.status == 401:
             raise HostError(error.what, hint="the token is wrong or has expired")
         if answer.status == 403:
             raise Denied(error.what)
         if answer.status in (404, 410):
-            raise NotFound(error.what, hint="is it there, and may the token see it?")
+            raise NotFound(error.what, hint="check that it exists and that the token may see it")
         raise HostError(error.what)
 
 
 def json_of(answer: Response) -> object:
-    """The content, None where it is no JSON."""
+    """Return the content; None if it is not JSON."""
     try:
         found: object = answer.json()
     except ValueError:
@@ -98,7 +98,7 @@ def json_of(answer: Response) -> object:
 
 
 def _message(answer: Response) -> str:
-    """What an error says of itself."""
+    """Return the message of an error response."""
     said = json_of(answer)
     if not isinstance(said, dict):
         return ""
@@ -107,7 +107,7 @@ def _message(answer: Response) -> str:
 
 
 def _is_hasty(answer: Response) -> bool:
-    """GitHub answers 403 not only to the forbidden, but also to the hasty."""
+    """Return whether it is a rate limit; GitHub uses 403 for that, too."""
     if answer.status != 403:
         return answer.status == 429
     spent = answer.headers.get("x-ratelimit-remaining", "").strip() == "0"
@@ -115,7 +115,7 @@ def _is_hasty(answer: Response) -> bool:
 
 
 def _wait_asked(answer: Response) -> float | None:
-    """Seconds to wait before another try, as Retry-After or the reset of a rate limit asks."""
+    """Return the seconds to wait, from Retry-After or the reset of a rate limit."""
     asked = answer.wait_asked()
     if asked is not None:
         return asked
@@ -129,7 +129,7 @@ def _wait_asked(answer: Response) -> float | None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was done; `warning` is for standard error, `text` is the comment where nothing else can show it."""
+    """What was done. `warning` goes to standard error; `text` is the comment, if it could not be posted elsewhere."""
 
     done: str
     warning: str = ""
@@ -144,43 +144,43 @@ class Host(ABC):
     variable: ClassVar[str]  # "true" in the host's CI
     limit: ClassVar[int]  # characters of the longest comment
     edit_method: ClassVar[str]
-    oldest_first: ClassVar[str]  # parameters of a listing, empty where this is the host's own order
-    author: ClassVar[tuple[str, str]]  # where a comment has the login of who wrote it
-    comments_url: str  # where comments are listed and created
-    comment_url: str  # and changed, with the id of one behind it
+    oldest_first: ClassVar[str]  # parameters of a listing; empty if it is the default order
+    author: ClassVar[tuple[str, str]]  # path to the author's login in a comment
+    comments_url: str  # to list and create comments
+    comment_url: str  # to change comments, followed by an id
     token: str = field(repr=False)
     headers: dict[str, str] = field(repr=False)  # of every request, with the token
 
     @classmethod
     @abstractmethod
     def find(cls, environment: Mapping[str, str], number: int | None, dry_run: bool) -> Host:
-        """The pull request that the environment speaks of; `number` wins, and a dry run needs no token."""
+        """Return the pull request of the environment; `number` overrides it, and a dry run needs no token."""
 
     @abstractmethod
     def whoami(self, client: HostClient) -> str:
-        """The login of the token's owner."""
+        """Return the login of the token's owner."""
 
     @abstractmethod
     def page_of(self, comment: Mapping[str, Any]) -> str:
-        """Where people read a comment."""
+        """Return the web address of a comment."""
 
     @abstractmethod
     def instead(self, body: str, reason: str) -> Outcome:
-        """Show the body elsewhere, because the token may not comment."""
+        """Show the body elsewhere if the token may not comment."""
 
     def unable(self) -> str:
-        """Why no comment can be written, if that is known before any request."""
+        """Return why no comment can be written, if known before any request."""
         return ""
 
 
 def login(owner: object, key: str) -> str | None:
-    """`owner[key]`, None for a deleted account or anything else that is no account."""
+    """Return `owner[key]`; None for a deleted account or anything else."""
     found = owner.get(key) if isinstance(owner, dict) else None
     return found if isinstance(found, str) else None
 
 
 def require(host: str, needed: Mapping[str, object], hint: str) -> None:
-    """One message for everything that is missing."""
+    """Raise one error for all missing variables."""
     missing = ", ".join(name for name, value in needed.items() if not value)
     if missing:
         raise ConfigError(f"cannot comment on {host}: missing {missing}", code="missing-variable", hint=hint)
@@ -191,7 +191,7 @@ def utf8(text: str) -> int:
 
 
 def cut(text: str, limit: int, size: Callable[[str], int] = len) -> str:
-    """`text` if it is within the limit, else its first lines and a note."""
+    """Return `text`, shortened to its first lines and a note if it exceeds the limit."""
     if size(text) <= limit:
         return text
     left = limit - _RESERVE
@@ -202,12 +202,12 @@ def cut(text: str, limit: int, size: Callable[[str], int] = len) -> str:
             break
         kept.append(line)
     if not kept:
-        kept = [text[: (limit - _RESERVE) // 4]]  # one endless line; a character has four bytes at most
+        kept = [text[: (limit - _RESERVE) // 4]]  # one very long line; a character has at most four bytes
     return "\n".join(kept) + _closing(kept) + _NOTE
 
 
 def _closing(lines: list[str]) -> str:
-    """Ends of the code and the folds that were cut open, or they would swallow the note."""
+    """Return the closing marks of open code blocks and folds, which would otherwise contain the note."""
     fence = ""
     for line in lines:
         found = _FENCE.match(line)

@@ -1,4 +1,4 @@
-"""GitHub: comments of a pull request are those of its issue."""
+"""GitHub: comments of a pull request belong to its issue."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ class GitHub(Host):
         )
         if not _REPOSITORY.fullmatch(repository):
             where = "GITHUB_REPOSITORY"
-            raise ConfigError("no repository", code="bad-value", field=where, expected="owner/name", got=repository)
+            raise ConfigError(
+                "invalid repository", code="bad-value", field=where, expected="owner/name", got=repository
+            )
         api = check_url(environment.get("GITHUB_API_URL") or _API, None, field="GITHUB_API_URL", query=False)
         graphql = environment.get("GITHUB_GRAPHQL_URL") or f"{api.removesuffix('/v3')}/graphql"
         kind = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
@@ -73,7 +75,7 @@ class GitHub(Host):
         )
 
     def whoami(self, client: HostClient) -> str:
-        """Asked by GraphQL, because REST does not tell it to the tokens of workflows and apps."""
+        """Return the login, by GraphQL: REST does not return it for tokens of workflows and apps."""
         try:
             said = json_of(client.send("POST", self.graphql, {"query": "{viewer{login}}"}))
         except (Denied, NotFound):
@@ -85,7 +87,7 @@ class GitHub(Host):
         return str(comment.get("html_url") or "")
 
     def instead(self, body: str, reason: str) -> Outcome:
-        """The step's summary. Never the log: its lines may be commands to the workflow."""
+        """Write to the step's summary, never to the log, where lines can be commands to the workflow."""
         if not self.summary:
             raise HostError(reason, hint="the token needs `permissions: pull-requests: write`")
         try:
@@ -94,13 +96,13 @@ class GitHub(Host):
             what = f"cannot be written: {error.strerror or error}"
             raise ConfigError(what, code="not-writable", file=self.summary) from error
         warning = (
-            f"{reason}\nThe token may not comment, so the text is in the job's summary. This is how it must be for a "
-            "pull request from a fork;\nelsewhere the job needs `permissions: pull-requests: write`."
+            f"{reason}\nThe token may not comment, so the text is in the job's summary. This is normal for a pull "
+            "request from a fork.\nOtherwise the job needs `permissions: pull-requests: write`."
         )
         return Outcome("wrote the job's summary instead of a comment", warning)
 
     def _append(self, body: str) -> None:
-        """GitHub shows nothing of a summary that is too large, so room is kept for what other steps wrote."""
+        """Append to the summary, cut to the space that other steps left: GitHub hides a summary that is too large."""
         with open(self.summary, "a", encoding="utf-8") as file:
             left = _SUMMARY_BYTES - os.fstat(file.fileno()).st_size - 2
             if left < utf8(body) and left < 1024:
@@ -109,7 +111,7 @@ class GitHub(Host):
 
 
 def _number(environment: Mapping[str, str]) -> int | None:
-    """From the ref of a pull request's own workflow, else from the event that started it."""
+    """Return the number from the ref of a pull request's workflow, else from the event that started it."""
     found = re.fullmatch(r"refs/pull/([0-9]{1,9})/(merge|head)", environment.get("GITHUB_REF", ""))
     if found:
         return int(found[1])
@@ -127,13 +129,13 @@ def _read_event(path: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, dict):
-        what = "GITHUB_EVENT_PATH: no event of GitHub"
+        what = "GITHUB_EVENT_PATH: not a GitHub event"
         raise ConfigError(what, code="wrong-type", file=path, expected="a JSON object")
     return event
 
 
 def _number_of_event(event: dict[str, Any]) -> int | None:
-    """pull_request and pull_request_target; a comment on a pull request; a workflow that ran for exactly one."""
+    """Return the number from an event: pull_request(_target), a comment on one, or a workflow run for exactly one."""
     issue, run = event.get("issue"), event.get("workflow_run")
     requests = run.get("pull_requests") if isinstance(run, dict) else None
     candidates = (

@@ -1,4 +1,4 @@
-"""GitLab: comments of a merge request are called notes."""
+"""GitLab: comments on a merge request are called notes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GitLab(Host):
     oldest_first: ClassVar[str] = "sort=asc&order_by=created_at&"
     author: ClassVar[tuple[str, str]] = ("author", "username")
     user_url: str
-    page: str  # of the merge request, empty where it is not known
+    page: str  # of the merge request; empty if unknown
 
     @classmethod
     def find(cls, environment: Mapping[str, str], number: int | None, dry_run: bool) -> GitLab:
@@ -57,17 +57,17 @@ class GitLab(Host):
     def whoami(self, client: HostClient) -> str:
         name = login(json_of(client.send("GET", self.user_url)), "username")
         if name is None:
-            raise HostError(f"{self.user_url}: does not say whose token this is", hint="is CI_API_V4_URL right?")
+            raise HostError(f"{self.user_url}: the owner of the token is missing", hint="check CI_API_V4_URL")
         return name
 
     def page_of(self, comment: Mapping[str, Any]) -> str:
         return f"{self.page}#note_{comment.get('id')}" if self.page else ""
 
     def unable(self) -> str:
-        return "" if self.token else "GITLAB_TOKEN is not set, and GitLab lets no job token write a comment"
+        return "" if self.token else "GITLAB_TOKEN is not set, and job tokens cannot write comments"
 
     def instead(self, body: str, reason: str) -> Outcome:
-        """The job's log: GitLab has no summary. Not an error, since pipelines of forks never get the token."""
+        """Print to the job's log, since GitLab has no summary. Not an error: pipelines of forks never get the token."""
         warning = (
             f"{reason}\nThe text is in this job's log. For a comment, give a project access token with role Reporter "
             "or higher and scope api\nas the variable GITLAB_TOKEN, masked and not protected (protected variables "
@@ -80,5 +80,5 @@ def _number(text: str) -> int | None:
     if not text:
         return None
     if not re.fullmatch("[1-9][0-9]{0,8}", text):
-        raise ConfigError("no number of a merge request", code="bad-value", field="CI_MERGE_REQUEST_IID", got=text)
+        raise ConfigError("invalid number of a merge request", code="bad-value", field="CI_MERGE_REQUEST_IID", got=text)
     return int(text)

@@ -1,1 +1,1 @@
-"""Hard-negative stress: what looks right and is not, put in at the top."""
+"""Stress tests with hard negatives: wrong hits that look right, inserted at the top."""

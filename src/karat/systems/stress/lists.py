@@ -1,4 +1,4 @@
-"""Which queries are put under stress, and their lists with negatives in them."""
+"""Selects queries for a stress test, and inserts negatives into their lists."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from karat.formats.read import read_run
 from karat.scoring.judge import judge
 from karat.scoring.judged import Judged, Rules
 
-Hit: TypeAlias = dict[str, Any]  # chunk_id, rank, doc_id and, where they are known, score and text
+Hit: TypeAlias = dict[str, Any]  # chunk_id, rank, doc_id and, if known, score and text
 Negatives = str | PathLike[str] | Mapping[str, list[str]]
 
 
 def choose_lists(run: Any, system: str | None, hits: Lists | None, *, reranked: bool) -> tuple[Run, Lists]:
-    """The lists that a reranker gets (`raw`, else the final ones), else those that the user gets."""
+    """Return the lists for a reranker (`raw`, else the final ones); without a reranker the final ones."""
     read = read_run(run, system=system, hits="topk" if hits is None else hits)
     if hits is None:
         raw = _other_lists(read, "raw") if reranked else None
@@ -44,14 +44,14 @@ def choose_lists(run: Any, system: str | None, hits: Lists | None, *, reranked: 
 def _other_lists(run: Run, name: Lists) -> Run | None:
     try:
         lists = run.lists(name)
-        next(lists.slices(frozenset(), Audit()), None)  # whether there are any shows when they are read
+        next(lists.slices(frozenset(), Audit()), None)  # raises NoLists if there are none
     except NoLists:
         return None
     return lists
 
 
 def listed_queries(run: Run) -> tuple[Run, str, set[str]]:
-    """The run, grouped where it must be, its system, and its queries with at least one hit."""
+    """Return the run, grouped if needed, its system, and its queries with at least one hit."""
     systems: set[str] = set()
     listed: set[str] = set()
     try:
@@ -63,8 +63,8 @@ def listed_queries(run: Run) -> tuple[Run, str, set[str]]:
         return listed_queries(run.grouped())
     if len(systems) > 1:
         names = ", ".join(sorted(systems))
-        hint = "pick one with --system"
-        what = f"the run holds {len(systems)} systems: {names}"
+        hint = "choose one with --system"
+        what = f"the run has {len(systems)} systems: {names}"
         raise ConfigError(what, code="several-systems", file=run.label, hint=hint)
     return run, next(iter(systems), ""), listed
 
@@ -72,7 +72,7 @@ def listed_queries(run: Run) -> tuple[Run, str, set[str]]:
 def read_hits(
     run: Run, gold: Gold, queries: Container[str], corpus: Corpus | None, doc_of: str
 ) -> dict[str, list[Hit]]:
-    """The lists of some queries in the order that Karat gives them everywhere."""
+    """Return the lists of some queries in Karat's usual order."""
     found: dict[str, list[Hit]] = {}
     described = run if corpus is None else DescribedRun(run, lambda system: corpus, DocRule(doc_of))
     for hits in described.slices(frozenset({"text"}), Audit()):
@@ -103,10 +103,10 @@ def _as_dicts(judged: Judged, depth: int) -> dict[str, list[Hit]]:
 
 
 def insert(hits: list[Hit], negatives: list[Hit], at: list[int]) -> list[Hit]:
-    """Hits with negatives at these ranks, lowest first, or at the end of a list that is shorter.
+    """Insert negatives at these ranks, lowest first, or at the end of a shorter list.
 
-    One that is there already is moved. It takes the score of the hit whose place it takes, as if the retriever had
-    put it there.
+    A negative that is already in the list is moved. It gets the score of the hit that it replaces, as if the retriever
+    had ranked it there.
     """
     own = {hit["chunk_id"]: hit for hit in hits}
     names = {hit["chunk_id"] for hit in negatives}
@@ -120,23 +120,23 @@ def insert(hits: list[Hit], negatives: list[Hit], at: list[int]) -> list[Hit]:
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """The queries that are used, with their negatives."""
+    """The selected queries with their negatives."""
 
     chosen: dict[str, list[str]]
-    drawn_from: int  # queries that could have been used
-    left_out: dict[str, int]  # why → queries that could not
-    relevant: int  # negatives that the gold calls relevant, and that were not used
+    drawn_from: int  # usable queries
+    left_out: dict[str, int]  # reason → unusable queries
+    relevant: int  # negatives that are relevant in the gold set, not used
 
 
 def negatives_of(given: Negatives | None, gold: Gold) -> dict[str, list[str]]:
-    """Query → ids, each once."""
+    """Return the unique negatives of each query."""
     if isinstance(given, Mapping):
         return {str(query): as_negatives(ids, "negatives", str(query)) for query, ids in given.items()}
     if given is not None:
         return read_negatives(given)
     column = gold.fields.get("negatives")
     if column is None:
-        hint = "add `negatives` (ids) to its entries, or name a file with --negatives"
+        hint = "add `negatives` (ids) to its entries, or give a file with --negatives"
         raise InputError("the gold set has no negatives", code="no-negatives", file=gold.label, hint=hint)
     return {query: list(dict.fromkeys(ids or ())) for query, ids in zip(gold.queries, column, strict=True)}
 
@@ -178,14 +178,14 @@ def select(
     if not usable:
         why = ", ".join(f"{reason} ({count:,})" for reason, count in left_out.items())
         raise InputError("no query of the gold set can be used", code="no-usable-queries", file=gold.label, hint=why)
-    names = sorted(usable)  # so that the order of a file does not change what is drawn
+    names = sorted(usable)  # the order of a file must not change the sample
     if len(names) > most:
         names = sorted(names[i] for i in np.random.default_rng(seed).permutation(len(names))[:most])
     return Selection({name: usable[name] for name in names}, len(usable), dict(left_out), contradicted)
 
 
 def _relevant(gold: Gold, doc_rule: DocRule) -> set[tuple[int, str, bool]]:
-    """What the gold calls relevant: row of the query, id, and whether that names a document."""
+    """Return the relevant gold: row of the query, id, and whether the id is a document's."""
     by_document = gold.names_document(doc_rule).tolist()
     found = set()
     for item in np.flatnonzero(gold.grades > 0).tolist():

@@ -1,4 +1,4 @@
-"""Hard negatives put into the lists of a run: what nDCG loses, through a real reranker where one is given."""
+"""Inserts hard negatives into the lists of a run and measures the loss of nDCG, also after reranking."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _WORST = 5
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """A query that lost by its negatives, all put in together."""
+    """A query that lost nDCG with all negatives inserted."""
 
     query_id: str
     query: str | None
@@ -51,11 +51,11 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class StressRow(msgspec.Struct, frozen=True):
-    """Negatives put in at one rank, or at all ranks together."""
+    """Negatives inserted at one rank, or at all ranks."""
 
     at: list[int]
-    change: Difference  # with negatives − without; of the reranked lists where there is a reranker
-    unranked: Difference | None  # the same before reranking, which is what the reranker has to make good
+    change: Difference  # with negatives − without; after reranking, if there is a reranker
+    unranked: Difference | None  # the same before reranking
 
 
 class Stress(SavedOfSystem, frozen=True, kw_only=True):
@@ -64,16 +64,16 @@ class Stress(SavedOfSystem, frozen=True, kw_only=True):
     schema: Literal["karat/stress/1"] = "karat/stress/1"
     statistics: dict[str, Any]
     metric: str
-    lists: str  # which lists of the log negatives were put into
+    lists: str  # which lists of the log got negatives
     reranker: str | None
     queries: int
-    drawn_from: int  # queries that could have been used
-    left_out: dict[str, int]  # why → queries that could not
-    moved: int  # negatives that stood in the list already
-    relevant_negatives: int  # that the gold calls relevant, and that were not used
+    drawn_from: int  # usable queries
+    left_out: dict[str, int]  # reason → unusable queries
+    moved: int  # negatives that were already in the list
+    relevant_negatives: int  # relevant in the gold set, not used
     fewer_negatives: int  # queries with fewer negatives than ranks
-    short_lists: int  # queries whose list ends before a rank: there the negative was put at the end
-    without_text: int  # hits and negatives that a reranker got without text
+    short_lists: int  # queries whose list ends before a rank, so that the negative is at the end
+    without_text: int  # hits and negatives without text for the reranker
     rows: list[StressRow]
     worst: list[Dropped]
 
@@ -94,12 +94,12 @@ def stress_test(
     cluster: str | None = None,
     sampling: Sampling | None = None,
 ) -> Stress:
-    """Put hard negatives into the lists of a run and measure what nDCG@k loses.
+    """Insert hard negatives into the lists of a run and measure the loss of nDCG@k.
 
-    `negatives`: query → ids, or a file (default: those of the gold set); `at`: the ranks, each alone and all together;
-    `queries`: how many to use, drawn by the seed of `sampling`; `reranker`: as in `rerank` of `run_retriever`, a
+    `negatives`: query → ids, or a file (default: those of the gold set). `at`: the ranks, used one by one and together.
+    `queries`: sample size, drawn with the seed of `sampling`. `reranker`: as in `rerank` of `run_retriever`, a
     callable or its name `module:callable`, the address of a service, or `static`. It gets the lists before reranking
-    (`raw`, else the final ones), with and without negatives. `corpus`: lends texts to hits and negatives; `hits`: other
+    (`raw`, else the final ones), with and without negatives. `corpus`: texts of hits and negatives. `hits`: other
     lists.
     """
     ranks = _checked_ranks(list(at))
@@ -135,14 +135,14 @@ def _checked_ranks(at: list[int]) -> list[int]:
         raise ConfigError("a rank must be 1 or more", expected="such as 1,2,3", got=ranks[0] if ranks else "no rank")
     if len(ranks) < len(at):
         twice = next(rank for rank in ranks if at.count(rank) > 1)
-        hint = "one negative is put in at each rank: name every rank once"
-        what = f"rank {twice} stands twice"
+        hint = "give every rank once"
+        what = f"duplicate rank {twice}"
         raise ConfigError(what, code="duplicate-value", got=",".join(map(str, at)), expected="such as 1,2,3", hint=hint)
     return ranks
 
 
 class _Trial(msgspec.Struct, frozen=True):
-    """Lists with and without negatives, reranked and scored."""
+    """Scores lists with and without negatives, reranked if there is a reranker."""
 
     gold: Gold
     lists: dict[str, list[Hit]]
@@ -206,7 +206,7 @@ class _Trial(msgspec.Struct, frozen=True):
         return {query: self._order(Question(query, texts[query]), hits) for query, hits in lists.items()}
 
     def _order(self, question: Question, hits: list[Hit]) -> list[Hit]:
-        """So many hits must come back, if there are as many; what a reranker cuts off below is its affair."""
+        """Rerank hits. The reranker must return enough of them for nDCG@k, and may cut off the rest."""
         assert self.reranker is not None
         name, least = self.reranker.name, min(self.k, len(hits))
         try:
@@ -218,7 +218,7 @@ class _Trial(msgspec.Struct, frozen=True):
             what = f"the reranker {name} failed: {type(error).__name__}: {error}"
             raise ConfigError(what, code="bad-answer", query=question.id) from error
         if len(order) < least:
-            what, expected = f"the reranker {name} gave too few hits", f"{least} or more of {len(hits)} hits"
+            what, expected = f"the reranker {name} returned too few hits", f"{least} or more of {len(hits)} hits"
             raise ConfigError(what, code="bad-answer", query=question.id, expected=expected, got=len(order))
         return [hits[at] for at, _ in order]
 

@@ -1,1 +1,1 @@
-"""Queries that a model makes up from a corpus, each with the chunk that answers it; only what withstands checks."""
+"""Generates queries from a corpus with a model, each with the chunk that answers it, and checks them."""

@@ -1,4 +1,4 @@
-"""Chunks drawn from a corpus, a query made of each, and what the model says of them read with suspicion."""
+"""Samples chunks from a corpus, drafts a query for each, and checks the model's replies."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from karat.retrievers.bm25 import BM25
 from karat.systems.synthesize import prompts
 from karat.systems.synthesize.prompts import KINDS, Kind
 
-LOOKED_AT = 5  # chunks in which an answer is looked for that should be nowhere
+LOOKED_AT = 5  # chunks to search for the answer to a query without one
 _AGAIN = "Answer with one JSON object only."
-_LEAST = 60  # letters and digits: less holds nothing worth asking for
-_LONGEST = 400  # letters of a query
+_LEAST = 60  # letters and digits of a usable chunk
+_LONGEST = 400  # characters of a query
 _POINTS_AT_IT = re.compile(
     r"\b(this|the|that|above|given|provided) (passage|excerpt|paragraph|snippet|text above|context)\b", re.I
 )
@@ -32,16 +32,16 @@ _COPIED = 12  # words in a row
 
 
 class Made(NamedTuple):
-    """A draft that withstood; or none, and why."""
+    """A draft that passed the checks, or the reason why there is none."""
 
     wish: Wish
     draft: Draft | None
-    rejected: str = ""  # one of a few reasons, so that they can be counted
+    rejected: str = ""  # one of a few reasons, for counting
     about: str = ""
 
 
 class Maker:
-    """Makes queries with one model. `searched`: for those without an answer, the corpus is searched for one."""
+    """Makes queries with one model. `searched`: search the corpus for answers to queries that should have none."""
 
     def __init__(self, client: Client, corpus: Corpus, *, searched: bool) -> None:
         self._client, self._corpus = client, corpus
@@ -69,8 +69,8 @@ class Maker:
         return (prompts.write if wish.has_answer else prompts.ask_beyond)(self._passage(wish.chunk), wish.kind)
 
     def _fault(self, wish: Wish, draft: Draft) -> str:
-        """The round trip: an answer must be found again by somebody who has nothing but the chunk. Where there should
-        be none, it is looked for in the chunk and in those that come nearest to the query."""
+        """Return why a draft is rejected. The model must find the answer again from the chunk alone. If there should be
+        none, it looks in the chunk and in those nearest to the query."""
         near = [] if wish.has_answer else self._search.search(draft.query, LOOKED_AT)
         chunks = dict.fromkeys([wish.chunk, *(self._corpus.index[item] for item, _ in near)])
         passages = list(map(self._passage, chunks))
@@ -89,7 +89,7 @@ class Maker:
 
 
 class Wish(NamedTuple):
-    """One query to be made up."""
+    """One query to generate."""
 
     number: int
     chunk: int  # its place in the corpus
@@ -98,7 +98,7 @@ class Wish(NamedTuple):
 
 
 def wishes(corpus: Corpus, seed: int, has_answer: bool) -> Iterator[Wish]:
-    """Chunk after chunk, one of each document in turn; then all of them again for queries of another kind."""
+    """Yield a wish per chunk, documents in turn, then all chunks again for other kinds of queries."""
     rng = random.Random(seed)
     order = _drawn(corpus, rng)
     shift = rng.randrange(len(KINDS))
@@ -113,7 +113,7 @@ def _drawn(corpus: Corpus, rng: random.Random) -> list[int]:
         if sum(map(str.isalnum, text)) >= _LEAST:
             documents.setdefault(name, []).append(at)
     if not documents:
-        what = f"no chunk of the corpus has {_LEAST} letters: there is nothing to ask about"
+        what = f"all chunks of the corpus have fewer than {_LEAST} letters and digits"
         raise ConfigError(what, code="no-usable-text", file=corpus.label)
     shuffled = list(documents.values())
     rng.shuffle(shuffled)
@@ -123,7 +123,7 @@ def _drawn(corpus: Corpus, rng: random.Random) -> list[int]:
 
 
 class Draft(NamedTuple):
-    """A query with the answer and the words that show it; without them where there is no answer."""
+    """A query with its answer and a quote that supports it; without both if there is no answer."""
 
     query: str
     answer: str | None = None
@@ -131,7 +131,7 @@ class Draft(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """What came of answering a query from passages."""
+    """The result of answering a query from passages."""
 
     answerable: bool
     answer: str
@@ -139,7 +139,7 @@ class Tried(NamedTuple):
 
 
 def read_draft(answer: str, name: str, passage: str, has_answer: bool) -> Draft | None:
-    """None where the model found no such query. `name`: what the query is called in the answer to this request."""
+    """Read a draft; None if the model found no such query. `name`: the field of the query in this reply."""
     said = _only(answer, name)
     if said[name] is None:
         return None
@@ -171,13 +171,13 @@ def read_tried(answer: str, name: str, passages: Sequence[str]) -> Tried:
 
 
 def agree(draft: Draft, tried: Tried) -> bool:
-    """Whether both found the same: in the same words of the passage, or with the same answer."""
+    """Return whether both have the same quote or the same answer."""
     pairs = ((draft.quote, tried.quote), (draft.answer, tried.answer))
     return any(_shared(one or "", other) >= 0.5 for one, other in pairs)
 
 
 def _shared(one: str, other: str) -> float:
-    """The share of the shorter text's words that stand in the longer."""
+    """Return the share of the shorter text's words that the longer one contains."""
     first, second = sorted((_words(one), _words(other)), key=len)
     return len(first & second) / len(first) if first else 0.0
 

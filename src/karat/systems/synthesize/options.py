@@ -1,4 +1,4 @@
-"""What `synthesize` may be told."""
+"""Options of `synthesize`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from karat.options.option import option
 
 
 class SynthesisOptions(ModelOptions):
-    """How a model is asked, which one, and for how many queries."""
+    """Options of `synthesize`, including those for requests to a model."""
 
-    model: str = option(about="Chat model, as the endpoint calls it.", metavar="NAME")
-    n: int = option(200, "Queries.", ge=1, flags=["-n"])
+    model: str = option(about="Name of the chat model at the endpoint.", metavar="NAME")
+    n: int = option(200, "Number of queries.", ge=1, flags=["-n"])
     no_answer_share: float = option(0.1, "Share of queries that no chunk answers.", ge=0, le=1)

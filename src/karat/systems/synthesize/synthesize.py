@@ -1,4 +1,4 @@
-"""`synthesize`: a corpus in, a gold set out, every query of it checked."""
+"""`synthesize`: makes a gold set from a corpus and checks every query."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from karat.systems.synthesize.options import SynthesisOptions
 if TYPE_CHECKING:
     from karat.options.keywords import SynthesisKeywords
 
-_DRAFTS = 4  # for each wanted query, before it is given up
+_DRAFTS = 4  # per query, before giving up
 _EXAMPLES = 3
 
 
@@ -46,8 +46,8 @@ class Synthesis(SavedObject, frozen=True, kw_only=True):
     prompt_version: str
     wanted: int
     seed: int
-    drafts: int  # made up to get there
-    rejected: dict[str, int]  # why → drafts
+    drafts: int  # generated in total
+    rejected: dict[str, int]  # reason → drafts
     rejected_examples: list[str]
     spending: Spending
     seconds: float
@@ -61,7 +61,7 @@ class Synthesis(SavedObject, frozen=True, kw_only=True):
 
 
 class Synthesizing:
-    """A model before a corpus: says what it will cost, then does it."""
+    """Estimates the cost of generating queries, then generates them."""
 
     @takes(SynthesisOptions)
     def __init__(self, corpus: Any, **options: Unpack[SynthesisKeywords]) -> None:
@@ -71,14 +71,14 @@ class Synthesizing:
         self._n, self._seed, self._workers = asked.n, asked.seed, asked.workers
         without = round(asked.n * asked.no_answer_share)
         self._targets = {True: asked.n - without, False: without}
-        # Drawn apart, so that the share of the one does not change the queries of the other.
+        # Drawn separately, so that the share of one does not change the queries of the other.
         self._wishes = {has: wishes(self.corpus, asked.seed + (not has), has) for has in (True, False)}
         self._first = {has: list(islice(self._wishes[has], count)) for has, count in self._targets.items()}
         self.client = client_of(chat_of(asked.model, asked), asked)
         self._maker = Maker(self.client, self.corpus, searched=without > 0)
 
     def estimate(self) -> CostEstimate:
-        """If no draft is rejected; one call to make a query up, and one to answer it."""
+        """Estimate the cost if no draft is rejected: one call to generate a query, and one to answer it."""
         rough = [
             self.client.estimate(map(self._maker.request, self._first[has]), prompts.USUAL_TOKENS, None)
             for has in (True, False)
@@ -111,7 +111,7 @@ class Synthesizing:
         return done
 
     def _drafts(self, has_answer: bool, kept: list[tuple[Wish, Draft]], tick: Callable[[], None]) -> Iterator[Made]:
-        """Wave after wave, each as large as what is still lacking; in the order of the wishes, whoever was first."""
+        """Make queries in batches, each as large as the number still missing; returned in the order of the wishes."""
         lacking = self._targets[has_answer]
         left, wave = lacking * _DRAFTS, self._first[has_answer]
         seen = [draft.query for _, draft in kept]
@@ -134,7 +134,11 @@ class Synthesizing:
 
     def _summary(self, kept: list[tuple[Wish, Draft]], rejected: list[Made], drafts: int, seconds: float) -> Synthesis:
         lacking = self._n - len(kept)
-        notes = [f"{lacking:,} of {self._n:,} queries are lacking: too many drafts were rejected"] if lacking else []
+        notes = (
+            [f"{lacking:,} of {self._n:,} queries are missing, because too many drafts were rejected"]
+            if lacking
+            else []
+        )
         return Synthesis(
             karat=karat.__version__,
             corpus=self.corpus.label,
@@ -179,16 +183,16 @@ def synthesize_gold(
     progress: Progress | None = None,
     **options: Unpack[SynthesisKeywords],
 ) -> Synthesis:
-    """Make up `n` queries from a corpus, each with the chunk that answers it, the answer and the words that show it.
+    """Generate `n` queries from a corpus, each with the chunk that answers it, the answer and a supporting quote.
 
-    A query is kept only if the model, given nothing but the chunk, finds the same answer again, and if it is unlike
-    the others. `output`: the gold set.
+    A query is kept only if the model finds the same answer again from the chunk alone, and if it differs enough from
+    the other queries. `output`: the gold set.
     """
     return Synthesizing(corpus, **options).run(output, progress)
 
 
 def _without_repeats(drafts: list[Made], seen: list[str]) -> list[Made]:
-    """Drafts of which a query that nearly repeats another is rejected."""
+    """Reject drafts whose query nearly repeats another."""
     places = near_duplicates([*seen, *(made.draft.query if made.draft else None for made in drafts)])[len(seen) :]
     return [
         Made(made.wish, None, "like another", made.draft.query) if made.draft and place is not None else made
