@@ -11,4 +11,5 @@ class Bulk(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
     A struct, not a dataclass: Python writes and compiles six methods for each dataclass, at every start of a command.
     """
 
-    __repr__ = object.__repr__
+    def __repr__(self) -> str:
+        return object.__repr__(self)
