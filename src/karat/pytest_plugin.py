@@ -1,6 +1,6 @@
 """pytest plug-in: `def test_retrieval(karat_gate): karat_gate(run, gold, "recall@5 >= 0.85")`.
 
-pytest loads this file at every start, also where nobody uses it: what is heavy is imported when the fixture is called.
+pytest loads this file at every start, even if it is not used, so heavy imports happen when the fixture is called.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class KaratWarning(UserWarning):
-    """A gate that tells and does not block."""
+    """A gate that warns but does not block."""
 
 
 class KaratGate(Protocol):
-    """What the fixture is: `karat.gate` whose verdict is the test's."""
+    """The type of the fixture: `karat.gate`, with the verdict as the outcome of the test."""
 
     def __call__(
         self,
@@ -42,7 +42,7 @@ def karat_gate(request: pytest.FixtureRequest) -> KaratGate:
     """Fails the test unless the run may ship.
 
     karat_gate("run.jsonl", "gold.jsonl", "recall@5 >= 0.85", "ndcg@5 drop <= 0.02", baseline="baseline.json")
-    karat_gate("run.jsonl", "gold.jsonl", "ship-criteria.yaml")    # without: the project's ship-criteria.yaml
+    karat_gate("run.jsonl", "gold.jsonl", "ship-criteria.yaml")    # by default, the project's ship-criteria.yaml
     """
 
     def check(
@@ -56,9 +56,9 @@ def karat_gate(request: pytest.FixtureRequest) -> KaratGate:
             asked = _asked(criteria) if criteria else find_criteria(request.config.rootpath)
             found = gate(run, gold, asked, baseline=baseline, **options)
         except KaratError as error:
-            refused = str(error)  # failed outside of `except`: no second traceback
+            refused = str(error)  # fails outside of `except` to avoid a second traceback
         else:
-            # As record_property does, which warns of a report form that takes properties all the same.
+            # What record_property does, but without its warning about report formats.
             _tell(found, request.node.user_properties)
             return found
         pytest.fail(f"Karat could not judge: {refused}", pytrace=False)
@@ -67,7 +67,7 @@ def karat_gate(request: pytest.FixtureRequest) -> KaratGate:
 
 
 def _asked(criteria: tuple[Condition, ...]) -> Any:
-    """One file or list as it is, several gates as a list."""
+    """Returns a single file or list unchanged, and several gates as a list."""
     from karat.gates.criteria import Gate
 
     if len(criteria) == 1 and not isinstance(criteria[0], Gate):
@@ -76,12 +76,12 @@ def _asked(criteria: tuple[Condition, ...]) -> Any:
 
 
 def _tell(found: Verdicts, properties: list[tuple[str, object]]) -> None:
-    """Every verdict as a property of the test, what only tells as a warning, what blocks as its failure."""
+    """Records every verdict as a test property, warns of non-blocking ones and fails on blocking ones."""
     from karat.report.gate import ANSWERS, consequence, counts, headline
 
     for verdict in found.verdicts:
         properties.append((f"karat: {_title(verdict)}", f"{verdict.outcome}: {verdict.reason}"))
-        if consequence(verdict) == "tells only":
+        if consequence(verdict) == "warning":
             warnings.warn(KaratWarning(f"{_title(verdict)}: {verdict.reason}"), stacklevel=3)
     for note in found.notes:
         warnings.warn(KaratWarning(note), stacklevel=3)

@@ -144,12 +144,12 @@ def test_from_saving_two_runs_to_one_query(saved: FolderStore, serving: Any, tab
         follow(tab, "text=Runs >> nth=0")
         for box in tab.locator("input[type=checkbox]").all():
             box.check()
-        follow(tab, "text=Compare the chosen runs")
+        follow(tab, "text=Compare the selected runs")
         assert "first=oldest" not in tab.url  # it can be sent to somebody
         assert tab.locator("h1").inner_text().startswith("bm25 + static rerank against bm25 on gold: recall@5 from")
-        assert "p: chance" not in tab.locator("main").inner_text()
+        assert "p: probability" not in tab.locator("main").inner_text()
         follow(tab, "text=All metrics and p-values")
-        assert "p: chance" in tab.locator("main").inner_text()
+        assert "p: probability" in tab.locator("main").inner_text()
         tab.select_option("select[name=order]", "worst")
         follow(tab, "section[aria-labelledby=beside] >> text=Show")
         assert "all=1" in tab.url

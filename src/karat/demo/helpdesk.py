@@ -1,4 +1,4 @@
-"""The demo: gold, articles, what two real searches found, and the story of two months that runs are made from."""
+"""The demo: gold, articles, the results of two real searches, and the story of two months of runs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from karat.formats.read import read_gold
 from karat.labels.files import write_pairs
 from karat.labels.pool import make_pool
 
-# In a wheel the files lie beside this one (pyproject.toml puts them there), in a checkout among the examples.
+# In a wheel the files are next to this one (see pyproject.toml), in a checkout they are in examples.
 _PLACES = (Path(__file__).parent / "files", Path(__file__).parents[3] / "examples" / "helpdesk")
 _FOLDER = "examples/helpdesk"
 _TOP = 10
-_SMOOTH = 10  # of ranks when two orders are fused
-_SLOWER = 100  # the logged times are those of an index in memory; a server with a network before it takes longer
-_PAIRS = 40  # to label: an hour's work would frighten everybody away
-_EVERY = 2  # every second query: enough to tell a good search from a bad one, and measured in half the time
+_SMOOTH = 10  # constant of reciprocal rank fusion
+_SLOWER = 100  # the logged times are of an in-memory index; a remote server is slower
+_PAIRS = 40  # to label: few, so that it does not take long
+_EVERY = 2  # use every second query, to save time
 
 
 class DemoQuestion(msgspec.Struct, frozen=True):
-    """One query: what keyword search found, and the order in which a reranker put the best of it."""
+    """One query: the hits of keyword search, and the best of them in the order of a reranker."""
 
     query_id: str
     text: str
@@ -63,7 +63,7 @@ def read_helpdesk() -> Helpdesk:
         )
         for plain, better in zip(keyword, reranked, strict=True)
     ]
-    # Where it was read from says something of this machine only.
+    # Replace the path, which is specific to this machine.
     return Helpdesk(_gold(folder), replace(corpus, label=f"{_FOLDER}/corpus.jsonl"), questions, keyword)
 
 
@@ -87,7 +87,7 @@ GATES = ("recall@5 >= 0.33", "ndcg@5 >= 0.42", "recall@5 >= 0.30 in language=es-
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One run: who searched what, and what was said of it. `until`: the newest article in the index."""
+    """One run of the story. `until`: the newest article in the index."""
 
     day: str
     code: str
@@ -97,7 +97,7 @@ class Step(msgspec.Struct, frozen=True):
     one_per_article: bool = False
     without: str | None = None  # a language that is not in the index
     tags: tuple[str, ...] = ()
-    baseline: str | None = None  # pins that it gets
+    baseline: str | None = None  # name of the pin it gets
     anchor: str | None = None
 
     @property
@@ -110,21 +110,21 @@ class Step(msgspec.Struct, frozen=True):
 
 
 STORY = (
-    # Keyword search, while the help centre is still being put into the index.
+    # Keyword search, while the help centre is still being indexed.
     Step("2025-09-01", "1f0c93a7d2e4", "2024-07", tags=("nightly",)),
     Step("2025-09-08", "58b6e01c9f37", "2024-10", tags=("nightly",)),
     Step("2025-09-15", "a3d97c4410be", "2025-01", tags=("nightly",)),
     Step("2025-09-22", "0e7745fb8c12", "2025-10", tags=("nightly", "v1.0"), anchor="release"),
-    # A reranker, tried on a branch and taken over.
+    # A reranker, tried on a branch and merged.
     Step("2025-09-25", "c91b2f6e5a08", "2025-10", "feature/rerank", rerank=0.25),
-    # The same code as in v1.0 over another index: of one night, without the Brazilian articles.
+    # The same code as v1.0 on another index: one night without the Brazilian articles.
     Step("2025-09-29", "0e7745fb8c12", "2025-10", without="pt-BR", tags=("nightly",)),
     Step("2025-09-30", "7d40ae13b6c5", "2025-10", "feature/rerank", rerank=0.75),
     Step("2025-10-02", "e2885d90f1a6", "2025-10", rerank=0.75, tags=("v1.1",), baseline="main"),
     Step("2025-10-06", "e2885d90f1a6", "2025-10", tags=("nightly",)),
-    # One passage an article looks tidier, and loses what stood in the second.
+    # One passage per article looks tidier, but loses the second passage.
     Step("2025-10-09", "4ba6c07de835", "2025-10", "feature/one-per-article", rerank=0.75, one_per_article=True),
-    # The index is built anew, and the Argentine articles are not in it. Nobody would see it in the English ones.
+    # The index is rebuilt without the Argentine articles. English queries do not show it.
     Step("2025-10-13", "96f3d81a02cb", "2025-10", rerank=0.75, without="es-AR", tags=("nightly",)),
     Step("2025-10-14", "d5091be7a64f", "2025-10", rerank=0.75, tags=("nightly", "mended")),
     Step("2025-10-20", "b8e26c5f9d01", "2025-10", "feature/rerank-only", rerank=1.0),
@@ -132,12 +132,12 @@ STORY = (
 
 
 def baseline_of(step: Step) -> Step | None:
-    """What was pinned as the baseline before it."""
+    """The step that was pinned as baseline before this one."""
     return next((one for one in reversed(STORY[: STORY.index(step)]) if one.baseline), None)
 
 
 def run_log(helpdesk: Helpdesk, step: Step) -> list[dict[str, Any]]:
-    """One record a query, as a search would have logged it."""
+    """One record per query, as a search would log it."""
     fields = helpdesk.corpus.fields
     articles = zip(helpdesk.corpus.ids, fields["version"], fields["language"], strict=True)
     indexed = {chunk for chunk, version, language in articles if version < step.until and language != step.without}
@@ -174,7 +174,7 @@ def _record(question: DemoQuestion, step: Step, indexed: set[str], share: float)
 
 
 def _fused(question: DemoQuestion, weight: float) -> list[str]:
-    """Both orders, by reciprocal ranks."""
+    """Fuses both orders by reciprocal rank."""
     score = {chunk: (1 - weight) / (_SMOOTH + rank) for rank, chunk in enumerate(question.found)}
     for rank, chunk in enumerate(question.reranked):
         score[chunk] += weight / (_SMOOTH + rank)
@@ -186,7 +186,7 @@ def _hits(chunks: list[str]) -> list[dict[str, Any]]:
 
 
 def write_demo_pool(folder: Path) -> tuple[str, str]:
-    """A pool of pairs that two runs found and nobody has judged, and where its labels go."""
+    """Writes a pool of unjudged pairs of two runs; returns the paths of the pool and of its labels."""
     helpdesk = read_helpdesk()
     runs = [run_log(helpdesk, step) for step in (STORY[0], STORY[-1])]
     pool = make_pool(runs, helpdesk.gold, corpus=helpdesk.corpus, sample=_PAIRS)

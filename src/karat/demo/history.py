@@ -1,4 +1,4 @@
-"""The demo's history, measured like any other, in a folder that lasts as long as somebody looks."""
+"""The history of the demo, measured like any other, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from karat.results.kept_run import KeptRun
 from karat.results.result import Result
 from karat.statistics.sampling import Sampling
 
-# A demo that is there at once is worth more than the second digit of an interval and the hundredth failed query.
+# A fast start matters more here than exact intervals and many failed queries.
 _SAMPLING, _WORST = Sampling(resamples=1000), 25
 _MOST = 4  # processes
 
 
 @contextmanager
 def demo_store() -> Iterator[tuple[Store, Path]]:
-    """A store and the folder it lies in. Filled, and gone afterwards."""
+    """Yields a filled store and its folder, and removes both afterwards."""
     with (
         _ending_in_order(),
         tempfile.TemporaryDirectory(prefix="karat-demo-") as folder,
@@ -48,7 +48,7 @@ def demo_store() -> Iterator[tuple[Store, Path]]:
 
 @contextmanager
 def _ending_in_order() -> Iterator[None]:
-    """Whoever is told to end (SIGTERM) does not clean up, unless it is an exception."""
+    """Turns SIGTERM into an exception, so that the temporary folder is removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -62,7 +62,7 @@ def _ending_in_order() -> Iterator[None]:
 def fill(store: Store) -> None:
     workers = min(os.cpu_count() or 1, _MOST)
     with (
-        counting("measuring the runs of the demo", len(STORY)) as tick,
+        counting("measuring the demo runs", len(STORY)) as tick,
         ProcessPoolExecutor(workers, get_context("spawn"), _begin) as pool,
     ):
         try:
@@ -75,7 +75,7 @@ def fill(store: Store) -> None:
 
 
 def _begin() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who waits; the others end with it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the main process handles Ctrl-C
 
 
 def _made(step: Step) -> tuple[KeptRun, Judgement]:
@@ -85,7 +85,7 @@ def _made(step: Step) -> tuple[KeptRun, Judgement]:
 
 
 def _measured(step: Step) -> Result:
-    """With keyword search's own lists beside it, so that no search engine need be installed."""
+    """Measures a run; BM25 comes from the logged keyword search, so no search engine is needed."""
     helpdesk = read_helpdesk()
     log = run_log(helpdesk, step)
     found = evaluate(log, helpdesk.gold, corpus=helpdesk.corpus, bm25=helpdesk.keyword, sampling=_SAMPLING)

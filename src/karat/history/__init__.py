@@ -1,4 +1,4 @@
-"""Past runs: what is kept of each, where, and how they are found again."""
+"""Saved runs: what is kept of each, where, and how to find them."""
 
 from __future__ import annotations
 

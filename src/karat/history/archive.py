@@ -1,4 +1,4 @@
-"""Runs as one file: to carry or send them from one history to another, and to keep them apart from any."""
+"""Runs as one file, to export, import and push them."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from karat.net.http import Http, HttpError, Response, Secrets, check_url, is_loo
 from karat.net.timeouts import TooSlow
 from karat.results.kept_run import KeptRun, read_kept
 
-LARGEST = 512 << 20  # bytes of one run: a hundred times a run of 100,000 queries
+LARGEST = 512 << 20  # bytes per run: a hundred times a run of 100,000 queries
 _LARGEST_MANIFEST = 64 << 20
-_HELD = 64 << 20  # bytes of runs in memory while the others are checked
+_HELD = 64 << 20  # bytes of runs kept in memory while the others are checked
 _LARGEST_ANSWER = 1 << 20
 _MANIFEST = "history.json"
-# What zipfile raises of damaged files: besides its own error for unknown versions and methods, passwords, odd places.
+# What zipfile raises for damaged files, including unknown versions and methods, passwords and bad offsets.
 _BROKEN = (zipfile.BadZipFile, KeyError, EOFError, RuntimeError, OSError, zlib.error, LZMAError, StructError)
 
 
 class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of the file."""
+    """One run in the file."""
 
     id: str
     sha256: str
@@ -49,28 +49,28 @@ class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Gates(msgspec.Struct):
-    """All that is asked of a verdict here; what it says is for those who show it."""
+    """The part of a verdict that is checked here."""
 
     schema: Literal["karat/gates/1"]
     outcome: str
 
 
 class Manifest(SavedObject, frozen=True, kw_only=True):
-    """What a file of runs says of itself."""
+    """The manifest of a file of runs."""
 
     schema: Literal["karat/history/1"] = "karat/history/1"
     runs: list[ArchivedRun]
 
 
 class PushError(KaratError):
-    """A server that did not take the runs."""
+    """The server did not accept the runs."""
 
     code = "push-refused"
 
 
 def pack(store: Store, ids: Sequence[str]) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:  # Parquet is compressed already
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:  # Parquet is already compressed
         entries = []
         for run_id in ids:
             source, row = store.source(run_id), store.row(run_id)
@@ -91,9 +91,9 @@ def pack(store: Store, ids: Sequence[str]) -> bytes:
 
 
 def import_runs(store: Store, source: Path | bytes, label: str) -> list[Saved]:
-    """All runs of a file, or none: each is checked before the first is saved.
+    """Imports all runs of a file or none: all are checked before the first is saved.
 
-    A small file may unpack to a lot of runs. Those that are not held meanwhile are read once more."""
+    A small file may unpack to many runs. Those that do not fit in memory are read a second time."""
     held, whole = _checked_first(source, label)
     late = () if whole else _checked(source, label, at=len(held))
     return [
@@ -103,7 +103,7 @@ def import_runs(store: Store, source: Path | bytes, label: str) -> list[Saved]:
 
 
 def _checked_first(source: Path | bytes, label: str) -> tuple[list[tuple[ArchivedRun, KeptRun]], bool]:
-    """As many as may be held, the first of them first, and whether these are all."""
+    """Checks all runs; returns the first ones that fit in memory, and whether these are all."""
     held, size = [], 0
     for said, run in _checked(source, label):
         size += len(run.text) + int(run.rows.estimated_size())
@@ -113,22 +113,22 @@ def _checked_first(source: Path | bytes, label: str) -> tuple[list[tuple[Archive
 
 
 def _taken(held: list[tuple[ArchivedRun, KeptRun]]) -> Iterator[tuple[ArchivedRun, KeptRun]]:
-    """One after the other; nothing stays of those that were taken."""
+    """Yields runs one by one and frees their memory."""
     held.reverse()
     while held:
         yield held.pop()
 
 
 def push(url: str, content: bytes, token: str | None, timeout: float) -> list[tuple[str, bool]]:
-    """Send what `pack` gave to a server: ids of the runs, and whether each was new there.
+    """Sends packed runs to a server; returns the ids of the runs, and whether each was new there.
 
-    Sent once, without redirects: the same command sends again what got lost. The token is in no message, and never
-    travels in the clear.
+    Sends once, without redirects; if it fails, run the command again. The token is never in a message and never sent
+    unencrypted.
     """
     parts = urlsplit(check_url(url, hint=None, query=False))
     if token and parts.scheme == "http" and not is_loopback(url):
         raise ConfigError(
-            "the token would travel unencrypted", code="insecure-address", expected="an address with https://"
+            "the token would be sent unencrypted", code="insecure-address", expected="an address with https://"
         )
     headers = {"Content-Type": "application/zip", "X-Karat": "1", "Accept": "application/json"}
     if token:
@@ -138,12 +138,12 @@ def push(url: str, content: bytes, token: str | None, timeout: float) -> list[tu
     try:
         return _sent(client.send("POST", target, content, headers=headers, timeout=timeout))
     except (HttpError, TooSlow) as error:
-        hint = error.hint or "is the server up, and the address right?"
+        hint = error.hint or "check that the server is running and the address is right"
         raise PushError(f"{parts.hostname} did not answer: {error.what}", code="no-answer", hint=hint) from error
 
 
 def _root(path: str) -> str:
-    """Where the server lies, also for those who give the address of a page of it.
+    """Returns the root path of the server, even if the address is that of a page.
 
     >>> _root("/karat/"), _root("/karat/runs"), _root("/api/v1/runs/"), _root("")
     ('/karat', '/karat', '', '')
@@ -158,7 +158,7 @@ def _sent(answer: Response) -> list[tuple[str, bool]]:
             return [(str(run["id"]), bool(run["new"])) for run in found]
         what = shorten(str(found["error"]), 300)
     except (ValueError, KeyError, TypeError):
-        what = "no answer of a `karat serve`"
+        what = "not a response of `karat serve`"
     hint = "KARAT_TOKEN or --token-file" if answer.status == 401 else None
     raise PushError(f"the server refused the runs ({answer.status}): {what}", hint=hint)
 
@@ -171,7 +171,7 @@ def _checked(source: Path | bytes, label: str, at: int = 0) -> Iterator[tuple[Ar
             single = stream.read(4) == b"PAR1"
     else:
         single = source[:4] == b"PAR1"
-    if single:  # the file of one run, out of the folder of a history
+    if single:  # the file of one run from the folder of a history
         name = source.stem if isinstance(source, Path) and len(source.stem) == 64 else None
         yield ArchivedRun(id="", sha256="", saved_at=""), _whole(read_kept(source, label, most=LARGEST), name, label)
         return
@@ -184,19 +184,19 @@ def _checked(source: Path | bytes, label: str, at: int = 0) -> Iterator[tuple[Ar
                 content = _read(file, f"{entry.id}.parquet", label)
                 if hashlib.sha256(content).hexdigest() != entry.sha256:
                     raise InputError(
-                        f"the run {short(entry.id)} is not what was exported", code="changed-run", file=label
+                        f"the run {short(entry.id)} was changed after the export", code="changed-run", file=label
                     )
                 _check_entry(entry, label)
                 yield entry, _whole(read_kept(content, label, most=LARGEST), entry.id, label)
     except _BROKEN as error:
         hint = "expected a file written by `karat history export`"
-        raise InputError("not a file of runs, or a broken one", code="not-an-archive", file=label, hint=hint) from error
+        raise InputError("not a file of runs, or damaged", code="not-an-archive", file=label, hint=hint) from error
     except DECODE_ERRORS as error:
         raise InputError(f"not a file of runs: {error}", code="not-an-archive", file=label) from error
 
 
 def _read(file: zipfile.ZipFile, name: str, label: str, largest: int | None = None) -> bytes:
-    """What a member says of its size is only a promise, so reading stops by itself."""
+    """Reads a member up to a limit, because its declared size cannot be trusted."""
     most = min(largest or LARGEST, largest_content(file.getinfo(name).compress_size, at_once=True))
     with file.open(name) as stream:
         content = stream.read(most + 1)
@@ -217,8 +217,8 @@ def _check_entry(entry: ArchivedRun, label: str) -> None:
         checked_name(tag, "tag")
     for time in (entry.saved_at, *(one.judged_at for one in entry.judgements)):
         if utc(time, "saved_at") != time:
-            raise InputError("not a time of a history", code="bad-value", file=label, field="saved_at", got=time)
+            raise InputError("invalid time", code="bad-value", file=label, field="saved_at", got=time)
     for one in entry.judgements:
         if msgspec.json.decode(one.document, type=_Gates).outcome != one.outcome:
-            what = "a verdict does not say what is said of it"
+            what = "a verdict has another outcome"
             raise InputError(what, code="bad-value", file=label, field="outcome", got=one.outcome)

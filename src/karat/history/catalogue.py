@@ -1,4 +1,4 @@
-"""The file of a folder's catalogue: connections to it, with the right to write and without."""
+"""Connections to the SQLite catalogue of a folder, writable or read-only."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import msgspec
 
 from karat.history.store import StoreError
 
-PATIENCE = 60.0  # seconds to wait for others that write
+PATIENCE = 60.0  # seconds to wait for other writers
 _HINTS = {
     sqlite3.SQLITE_FULL: "free some space",
-    sqlite3.SQLITE_IOERR: "is the disk full, or failing?",
-    sqlite3.SQLITE_READONLY: "ask for the right to write there, or name another history: KARAT_STORE=…",
-    sqlite3.SQLITE_CANTOPEN: "ask for the right to read and write there",
-    sqlite3.SQLITE_BUSY: "another process has been writing for long; try again",
+    sqlite3.SQLITE_IOERR: "check whether the disk is full or failing",
+    sqlite3.SQLITE_READONLY: "get write permission there, or use another history: KARAT_STORE=…",
+    sqlite3.SQLITE_CANTOPEN: "get read and write permission there",
+    sqlite3.SQLITE_BUSY: "another process has been writing for a long time; try again",
 }
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -30,12 +30,12 @@ def hint_for(number: int) -> str | None:
 
 
 class Catalogue:
-    """One connection, for any thread. Whoever may not write reads what is there, changes of others included."""
+    """One thread-safe connection. Without write permission it is read-only, but sees changes by others."""
 
     def __init__(self, path: Path, runs: Path) -> None:
         self._path, self._runs = path, runs
         self._lock = threading.RLock()
-        self._seen: tuple[object, ...] | None = None  # the files as they were, where nothing else tells of changes
+        self._seen: tuple[object, ...] | None = None  # state of the files, if changes cannot be detected otherwise
         with self.translated():
             self._connection = self._open()
 
@@ -53,7 +53,7 @@ class Catalogue:
                 raise
 
     def state(self) -> str:
-        """Changes with every commit of another connection, also of this process."""
+        """A value that changes with every commit of another connection, even in this process."""
         with self._lock, self.translated():
             self._look_again()
             return f"{self._connection.execute('PRAGMA data_version').fetchone()[0]} {self._seen}"
@@ -70,7 +70,7 @@ class Catalogue:
             what, code, hint = f"the history cannot be used: {error}", "unusable-history", hint_for(number)
             if number in _DAMAGED:
                 what, code = "the catalogue of the history is damaged", "damaged-history"
-                hint = f"move it away and take the runs in again: karat history import {self._runs}/*.parquet"
+                hint = f"move it away and import the runs again: karat history import {self._runs}/*.parquet"
             raise StoreError(what, code=code, file=str(self._path), hint=hint) from error
 
     def _open(self) -> sqlite3.Connection:
@@ -83,8 +83,8 @@ class Catalogue:
         return connection
 
     def _open_to_read(self) -> sqlite3.Connection:
-        """With the changes that are still in the file beside it. Where there is none, and none can be made, it
-        is read as it is, and opened again when it has changed."""
+        """Opens read-only, including the write-ahead log. If there is no log and none can be created, opens the file as
+        immutable and reopens it when it changes."""
         where = self._path.resolve().as_uri() + "?mode=ro"
         self._seen = None
         connection = sqlite3.connect(where, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
@@ -98,8 +98,8 @@ class Catalogue:
             return connection
         self._seen = self._files()
         if self._seen[-1]:
-            what = "the newest changes of the history cannot be read without the right to write there"
-            hint = "whoever may write there types: karat history check"
+            what = "the newest changes of the history cannot be read without write permission"
+            hint = "run `karat history check` as a user with write permission"
             raise StoreError(what, code="unread-changes", file=str(self._path), hint=hint)
         return sqlite3.connect(f"{where}&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
 
@@ -109,7 +109,7 @@ class Catalogue:
             self._connection = self._open()
 
     def _files(self) -> tuple[object, ...]:
-        """What changes with the file; last, the size of the changes beside it."""
+        """Values that change with the file; the last is the size of the write-ahead log."""
         there = self._path.stat()
         try:
             beside = self._path.with_name(f"{self._path.name}-wal").stat().st_size
@@ -119,7 +119,7 @@ class Catalogue:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Readers and a writer side by side. Changing to it does not wait by itself for others that do the same."""
+    """Switches to write-ahead logging. SQLite does not wait for others that do the same, so this retries."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The history of one machine: a folder with a catalogue in SQLite and one Parquet file a run."""
+"""A history in a folder, for one machine: a SQLite catalogue and one Parquet file per run."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from karat.history.store import Store, StoreError, gone, short
 from karat.results.kept_run import DOCUMENT
 
 CATALOGUE = "history.db"
-_ABANDONED = 3600.0  # seconds after which a file without a row is nobody's
+_ABANDONED = 3600.0  # seconds until a file without a row can be removed
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class FolderStore(Store):
-    """`up_to`: tables of an older version, for tests of what comes after it."""
+    """A history in a folder. `up_to`: an older version of the tables, for tests of migrations."""
 
     is_near = True
 
@@ -33,15 +33,15 @@ class FolderStore(Store):
         if create:
             self._create()
         elif not (folder / CATALOGUE).is_file():
-            raise StoreError("no history", code="no-history", file=str(folder), hint="karat eval … --save begins one")
-        # One to write, one to read, one that sees changes of both: nobody who reads waits for who writes.
+            raise StoreError("no history", code="no-history", file=str(folder), hint="karat eval … --save creates one")
+        # One connection to write, one to read (so that reads do not wait for writes), one to see changes.
         self._writing = Catalogue(folder / CATALOGUE, self._runs)
         with self._writing.translated():
             self._to_current(up_to)
         self._reading, self._watching = (Catalogue(folder / CATALOGUE, self._runs) for _ in range(2))
 
     def transaction(self, *, write: bool = False) -> AbstractContextManager[Connection]:
-        # IMMEDIATE: a transaction that reads first and writes later would be refused when others wrote meanwhile.
+        # IMMEDIATE: a transaction that reads before it writes would fail if others wrote in between.
         return self._writing.transaction("BEGIN IMMEDIATE") if write else self._reading.transaction("BEGIN")
 
     def state(self) -> str:
@@ -52,7 +52,7 @@ class FolderStore(Store):
         if not path.is_file():
             if not self._has(run_id):
                 raise gone(run_id)
-            what = f"the run {short(run_id)} has lost its file"
+            what = f"the file of the run {short(run_id)} is missing"
             raise StoreError(what, code="lost-run", file=str(path), hint="karat history check")
         return path
 
@@ -63,12 +63,12 @@ class FolderStore(Store):
             return str(ParquetSource(path).rows([DOCUMENT], 0, 1).item())
         except (UnreadableParquet, ValueError) as error:  # damaged, or without a row
             if isinstance(error, UnreadableParquet) and error.kind == GONE:
-                raise gone(run_id) from None  # deleted in the moment in which it was asked for
+                raise gone(run_id) from None  # deleted while it was being read
             raise StoreError(what, code="damaged-history", file=str(path)) from error
 
     @contextmanager
     def _prepare(self, content: bytes) -> Iterator[bytes]:
-        """On the disk before the catalogue is locked; it becomes the run's file by being renamed."""
+        """Writes a temporary file before the catalogue is locked; `_put` renames it."""
         try:
             handle, name = tempfile.mkstemp(dir=self._runs, prefix=".new-", suffix=".parquet")
             try:
@@ -84,7 +84,7 @@ class FolderStore(Store):
             raise self._cannot_write(error) from error
 
     def _put(self, connection: Connection, run_id: str, content: bytes, document: bytes) -> None:
-        """Before the row is there for others: a kill in between leaves a file that nobody asks for, and no half run."""
+        """Renames the file before the row is committed: a kill in between leaves an unused file, but no partial run."""
         os.replace(os.fsdecode(content), self._path(run_id))
         handle = os.open(self._runs, os.O_RDONLY)
         try:
@@ -93,7 +93,7 @@ class FolderStore(Store):
             os.close(handle)
 
     def _forget(self, run_id: str) -> None:
-        with self.transaction(write=True) as connection:  # unless another process has saved it again meanwhile
+        with self.transaction(write=True) as connection:  # unless another process has saved it again
             if not connection.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchall():
                 self._path(run_id).unlink(missing_ok=True)
 
@@ -102,7 +102,7 @@ class FolderStore(Store):
             catalogue.close()
 
     def clean(self) -> int:
-        """Files of runs that were never finished or are deleted, older than any save takes."""
+        """Removes old files of unfinished or deleted runs; returns how many."""
         if not os.access(self._runs, os.W_OK):
             return 0
         with self.transaction(write=True) as connection:

@@ -1,7 +1,7 @@
-"""What is asked of a run that comes from elsewhere, before it is kept: its parts fit together, and pages can show it.
+"""Checks imported runs before they are saved: they must be consistent, and pages must be able to show them.
 
-A run is known by its id, which is made from its numbers. What is shown of it is either part of that, or made here from
-it: sections that somebody wrote are thrown away.
+The id of a run is a hash of its numbers. Report sections are not part of it, so imported ones are discarded and built
+again from the numbers.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from karat.results.kept_run import SCORE, TAG, VOTE, KeptRun, columns_named
 if TYPE_CHECKING:
     import polars as pl
 
-LONGEST_NAME = 1_000  # letters of a system, a label, a metric or a tag
+LONGEST_NAME = 1_000  # characters of a system, a label, a metric or a tag
 
 
 def checked_run(run: KeptRun, label: str) -> KeptRun:
-    """The run with sections of our own. Raises InputError where anything of it is not what Karat writes."""
+    """Returns the run with newly built sections. Raises InputError if it is not what Karat writes."""
     try:
         wrong = next(_problems(run), None)
         if wrong is None:
             return _shown(run)
     except (KaratError, MemoryError):
         raise
-    except Exception as error:  # whatever a made-up file brings about belongs to the file
+    except Exception as error:  # any failure is the fault of the file
         wrong = f"{type(error).__name__}: {shorten(str(error), 120)}"
     hint = "export it again from its history"
-    raise InputError(f"not a run that Karat has kept: {wrong}", code="damaged-run", file=label, hint=hint)
+    raise InputError(f"invalid run: {wrong}", code="damaged-run", file=label, hint=hint)
 
 
 def checked_line(text: str | None, field: str, label: str) -> None:
-    """A name that somebody gives: one line of readable text, if any."""
+    """Raises InputError unless a name is missing or one line of readable text."""
     if text is not None and not _is_line(text):
         expected = f"one line of at most {LONGEST_NAME:,} characters"
-        raise InputError("no usable name", code="bad-name", file=label, field=field, expected=expected, got=text)
+        raise InputError("invalid name", code="bad-name", file=label, field=field, expected=expected, got=text)
 
 
 def _is_line(text: str) -> bool:
@@ -52,11 +52,11 @@ def _is_line(text: str) -> bool:
 
 
 def _shown(run: KeptRun) -> KeptRun:
-    """Made and laid out once, so that nobody who looks at it is the first to try."""
+    """Builds and renders the sections once, to find errors before anyone opens the page."""
     refuse_unstorable(head_of(run, None), measures_of(run.document.result))
     sections = made_sections(restored(run))
     page(Report("", msgspec.json.decode(msgspec.json.encode(sections), type=list[Section])))
-    # The rest as it was written: an older Karat wrote fewer fields, and the id goes by what is there.
+    # The rest stays as written: older versions wrote fewer fields, and the id depends on them.
     return KeptRun(msgspec.json.encode({**msgspec.json.decode(run.text), "sections": sections}), run.rows)
 
 
@@ -68,11 +68,11 @@ def _problems(run: KeptRun) -> Iterator[str]:
     if not all(map(_is_line, [*metrics, *rows.columns])):
         yield "a name of a metric or a column is not a line of text"
     if len(set(metrics)) < len(metrics):
-        yield "a metric stands in the summary twice"
+        yield "a metric is in the summary twice"
     yield from _row_problems(rows, metrics)
     places = Counter((segment.segment, segment.value) for segment in saved.segments)
     if any(count > 1 or not name for (name, _), count in places.items()):
-        yield "a segment without a name, or the same twice"
+        yield "a segment has no name, or appears twice"
     if not {row.metric for segment in saved.segments for row in segment.summary} <= set(metrics):
         yield "a segment has a metric that the run does not have"
     everything = [*saved.summary, *(row for segment in saved.segments for row in segment.summary)]
@@ -91,7 +91,7 @@ def _row_problems(rows: pl.DataFrame, metrics: Sequence[str]) -> Iterator[str]:
     kinds |= {name: pl.String for name in rows.columns if name.startswith(TAG)}
     other = [name for name, kind in kinds.items() if rows.schema.get(name) != kind]
     if other:
-        yield f"the column {shorten(other[0], 60)} is of another kind"
+        yield f"the column {shorten(other[0], 60)} has the wrong type"
         return
     if not rows.height:
         yield "there are no queries"
@@ -99,13 +99,13 @@ def _row_problems(rows: pl.DataFrame, metrics: Sequence[str]) -> Iterator[str]:
     if ids.null_count() or ids.n_unique() < rows.height or (ids == "").any():
         yield "a query has no id, or the id of another one"
     if rows["missing"].null_count() or (rows["first_rank"] < 1).any():
-        yield "a rank is below 1, or it is not known whether a query is missing"
+        yield "a rank is below 1, or the column missing has no value"
     if set(columns_named(rows, SCORE)) != set(metrics):
-        yield "scores and summary have not the same metrics"
+        yield "scores and summary have different metrics"
     for name in (name for name in rows.columns if name.startswith((SCORE, VOTE))):
         column = rows[name]
         if not column.drop_nulls().is_finite().all() or (name.startswith(VOTE) and (column < 0).any()):
-            yield f"the column {shorten(name, 60)} holds what is no number"
+            yield f"the column {shorten(name, 60)} has an invalid number"
     votes = set(columns_named(rows, VOTE))
     if not votes <= set(metrics) or any(rows[VOTE + name].null_count() for name in votes):
-        yield "votes of a metric are missing, or of no metric"
+        yield "votes are missing, or belong to no metric"

@@ -1,4 +1,4 @@
-"""From a result to what a history keeps of it, and back."""
+"""Converts results to kept runs, and back."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from karat.results.sweep import Sweep
 from karat.scoring.views import Need
 
 _S = TypeVar("_S", bound=msgspec.Struct)
-_APART = ("over_k", "triage")  # sections that are made from what is kept apart
-_BEFORE_OVER_K = ("glance", "findings", "panel", "bands", "bounds")  # on a page
-WORST = 100  # failed queries that are kept with their hits
+_APART = ("over_k", "triage")  # sections made from separately kept data
+_BEFORE_OVER_K = ("glance", "findings", "panel", "bands", "bounds")  # order on a page
+WORST = 100  # failed queries kept with their hits
 
 
 def keep_result(result: Result, *, worst: int = WORST) -> KeptRun:
-    """With all that later needs the run itself: segments of every telling tag, curves over k, the failed queries.
+    """Keeps a result with everything that needs the run itself: segments, curves over k, the failed queries.
 
-    `worst`: how many of those are kept with their hits."""
+    `worst`: how many failed queries are kept with their hits."""
     saved = saved_form(result)
     told = {row.segment for row in saved.segments}
     more = [row for tag in result.telling_tags() for row in result.segment_by(tag) if row.segment not in told]
@@ -54,12 +54,12 @@ def keep_result(result: Result, *, worst: int = WORST) -> KeptRun:
 
 
 def made_sections(result: Result) -> list[Any]:
-    """The report of a run, but what is kept apart."""
+    """The report of a run, without sections made from separately kept data."""
     return [_plain(section) for section in full_sections(result, without=_APART)]
 
 
 def keep_need(setup: Setup) -> Need:
-    """For `keep_result`."""
+    """What `keep_result` needs."""
     return Need.union([triage_need(setup), panel_need(setup), Need(hashes=True)])
 
 
@@ -68,7 +68,7 @@ def judgement(verdicts: Verdicts) -> Judgement:
 
 
 def restored(run: KeptRun) -> Result:
-    """The result with the numbers that were kept: they are not reckoned anew."""
+    """Returns the result with the kept numbers, which are not computed again."""
     document = run.document
     cases = None if document.triage is None else {**document.triage, "cases": run.cases()}
     result = restore(run.saved())
@@ -84,7 +84,7 @@ def restored(run: KeptRun) -> Result:
 
 
 def scored(store: Store, run_id: str, metrics: Sequence[str]) -> Result:
-    """The scores of a run in some metrics, to be compared; quick, however many queries and metrics it has."""
+    """The scores of a run in some metrics, for comparisons; fast for any number of queries and metrics."""
     rows = columns_of(store, run_id, metrics)
     queries = rows["query_id"].to_list()
     saved = msgspec.structs.replace(
@@ -92,7 +92,7 @@ def scored(store: Store, run_id: str, metrics: Sequence[str]) -> Result:
         queries=dict(zip(queries, rows["query"].to_list(), strict=True)),
         attributes={n.removeprefix(TAG): decoded(rows[n].to_list()) for n in rows.columns if n.startswith(TAG)},
         votes={n.removeprefix(VOTE): rows[n].to_list() for n in rows.columns if n.startswith(VOTE)},
-        tables=None,  # the scores are all that is compared
+        tables=None,  # only the scores are compared
     )
     return from_columns(saved, queries, {name: rows[SCORE + name].cast(float).to_numpy() for name in metrics})
 
@@ -103,7 +103,7 @@ def triage_of(document: RunDocument, cases: Sequence[Any]) -> Triage | None:
 
 
 def kept_sections(store: Store, run_id: str) -> list[Section]:
-    """The report of a run without its failed queries, as it was kept; of an older one, made anew."""
+    """The kept report of a run without its failed queries; built again for runs of older versions."""
     document = store.document(run_id)
     read = [_typed(section, Section) for section in document.sections]
     sections = [section for section in read if section is not None]
@@ -117,7 +117,7 @@ def kept_sections(store: Store, run_id: str) -> list[Section]:
 
 
 def _first_ranks(result: Result) -> list[int | None]:
-    """Where the first relevant item of each query stands."""
+    """The rank of the first relevant item of each query."""
     gold = result.gold
     found = np.flatnonzero((gold.grades > 0) & (result.places > 0))
     first = np.full(len(gold.queries), np.iinfo(np.int64).max)
@@ -133,11 +133,11 @@ def _sweep(result: Result) -> Any:
 
 
 def _typed(value: Any, kind: type[_S]) -> _S | None:
-    """Through JSON, whose keys are texts also where ours are numbers; None: nothing, or kept in another shape."""
+    """Converts through JSON, whose keys are texts; None if there is nothing, or it has another format."""
     try:
         return None if value is None else msgspec.json.decode(msgspec.json.encode(value), type=kind)
     except msgspec.ValidationError:
-        return None  # by another version; the scores do not depend on it
+        return None  # from another version; the scores do not depend on it
 
 
 def _plain(value: msgspec.Struct) -> Any:

@@ -1,5 +1,5 @@
-"""Which history is meant (KARAT_STORE, `store` in karat.yaml, the next folder .karat upward, else a new one here), and
-which of its runs."""
+"""Finds the history (KARAT_STORE, `store` in karat.yaml, the nearest parent folder with .karat, or a new one here), and
+its runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VARIABLE = "KARAT_STORE"
 
 
 def open_store(where: str | None = None, *, create: bool = False) -> Store:
-    """`where`: a folder or a URL of PostgreSQL. `create`: a folder that is not there is made."""
+    """Opens a history. `where`: a folder or a PostgreSQL URL. `create`: creates a missing folder."""
     place = _place(where)
     return PostgresStore(place) if isinstance(place, str) else FolderStore(place, create=create)
 
@@ -30,14 +30,13 @@ def open_store(where: str | None = None, *, create: bool = False) -> Store:
 def save_result(
     result: Result, where: str | None = None, *, tags: Sequence[str] = (), branch: str | None = None
 ) -> str:
-    """Keep a result in a history, as `karat eval --save` does; returns the id of the run."""
+    """Saves a result in a history, as `karat eval --save` does; returns the id of the run."""
     with open_store(where, create=True) as store:
         return store.save(keep_result(result), branch=branch, tags=tags).id
 
 
 def named(text: str | None) -> str | None:
-    """What an option calls a result: a path, - for standard input, a reference, or the bare name of a pin where no file
-    has it."""
+    """Resolves the name of a result: a path, - for standard input, a reference, or a pin if there is no such file."""
     if text is None or text == "-" or is_reference(text) or Path(text).exists():
         return text
     pins, place = [], _place(None)
@@ -46,15 +45,15 @@ def named(text: str | None) -> str | None:
             pins = [pin.name for pin in store.pins()]
     if text in pins:
         return f"history:{text}"
-    if Path(text).suffix or Path(text).name != text:  # looks like a file, and is refused as one
+    if Path(text).suffix or Path(text).name != text:  # looks like a file, and fails as one
         return text
-    pinned = f"pins are: {', '.join(pins)}" if pins else "there is none yet"
-    hint = f"{pinned}; `karat history pin RUN {text}` pins a saved run"
-    raise InputError("neither a file nor a pin of the history", code="no-such-file", file=text, hint=hint)
+    pinned = f"pins: {', '.join(pins)}" if pins else "there are no pins yet"
+    hint = f"{pinned}; to pin a saved run: `karat history pin RUN {text}`"
+    raise InputError("not a file and not a pin of the history", code="no-such-file", file=text, hint=hint)
 
 
 def _place(where: str | None) -> str | Path:
-    """A URL of PostgreSQL, or a folder."""
+    """A PostgreSQL URL, or a folder."""
     place = where or os.environ.get(VARIABLE) or trusted_store()
     if place:
         return place if is_postgres(place) else _folder(place)
@@ -64,15 +63,14 @@ def _place(where: str | None) -> str | Path:
 
 
 def _folder(place: str) -> Path:
-    """No folder is called like an address, or like the words by which libpq finds a database: its password would be in
-    the name."""
+    """Refuses folder names that look like a URL or like libpq settings: they may contain a password."""
     scheme = re.match(r"\s*([A-Za-z][\w+.-]+):/", place)  # one slash too: a path that was made shorter
     if scheme or "://" in place or re.search(r"(?:^|\s)(?:host|hostaddr|dbname|password|service)\s*=", place):
         raise ConfigError(
-            "no history is kept at this address",
+            "invalid address of a history",
             code="bad-store",
             expected="a folder, or postgresql://user@host/database",
             got=f"{scheme[1]}://…" if scheme else None,
-            hint="--store, KARAT_STORE or `store` in karat.yaml names it",
+            hint="it is set with --store, KARAT_STORE or `store` in karat.yaml",
         )
     return Path(place)

@@ -1,4 +1,4 @@
-"""The history of a team: PostgreSQL."""
+"""A history in PostgreSQL, for teams."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from karat.history.store import Collision, Store, StoreError, gone
 if TYPE_CHECKING:
     import psycopg
 
-_SCHEME = re.compile(r"(?:postgresql|postgres)(?:\+\w+)?://", re.I)  # SQLAlchemy names a driver after a +
-_LOCK = 0x6B61726174  # "karat": whoever writes holds it
-_COLLISIONS = ("40001", "40P01")  # SQLSTATE of transactions that may be done again: serialisation failure, deadlock
-_PATIENCE = 60  # seconds to wait for others that write
+_SCHEME = re.compile(r"(?:postgresql|postgres)(?:\+\w+)?://", re.I)  # SQLAlchemy adds a driver after a +
+_LOCK = 0x6B61726174  # "karat": held by writers
+_COLLISIONS = ("40001", "40P01")  # SQLSTATE of transactions to retry: serialisation failure, deadlock
+_PATIENCE = 60  # seconds to wait for other writers
 _SECONDS = 10
 
 
 class PostgresStore(Store):
-    """All of a run stands in tables; one transaction writes it. `up_to`: for tests of migrations."""
+    """Stores runs in tables, each in one transaction. `up_to`: for tests of migrations."""
 
     postgres = True
 
     def __init__(self, url: str, *, up_to: int = CURRENT) -> None:
         keep_password_of(url)
         self.label, self._url = without_password(url), _SCHEME.sub("postgresql://", url, count=1)
-        # One connection to read and one to write, for any thread: nobody who reads waits for who writes.
+        # One connection for reads and one for writes, so that reads do not wait for writes.
         self._locks = {False: threading.RLock(), True: threading.RLock()}
         self._connections: dict[bool, psycopg.Connection[Any]] = {}
         with self.transaction() as connection:
             there = connection.execute("SELECT to_regclass('karat.karat_history') IS NOT NULL").fetchall()[0][0]
             if there and self.version(connection) >= up_to:
-                return  # whoever only reads and saves needs no right to make tables
+                return  # reading and saving need no right to create tables
         self._write(lambda connection: self._make_tables(connection, up_to))
 
     def _make_tables(self, connection: Connection, up_to: int) -> None:
@@ -54,7 +54,7 @@ class PostgresStore(Store):
             connection = self._connected(write)
             try:
                 levels = psycopg.IsolationLevel
-                # Who reads sees one moment. Who writes waits for others that do, and then sees what they have written.
+                # Reads see one snapshot. Writes wait for other writers and then see their changes.
                 connection.isolation_level = levels.READ_COMMITTED if write else levels.REPEATABLE_READ
                 connection.read_only = not write
                 with connection.transaction():
@@ -69,7 +69,7 @@ class PostgresStore(Store):
                 raise StoreError(what, code="unusable-history") from error
 
     def state(self) -> str:
-        """What a transaction that begins now would see: it changes when any other ends that has written something."""
+        """The current snapshot: it changes whenever another transaction commits a change."""
         return str(self._rows("SELECT pg_current_snapshot()::text")[0][0])
 
     def source(self, run_id: str) -> bytes:
@@ -92,7 +92,7 @@ class PostgresStore(Store):
         return bytes(found[0][0])
 
     def _connected(self, write: bool) -> psycopg.Connection[Any]:
-        """The connection; a new one where the server went away in between."""
+        """Returns the connection, or a new one if it was closed."""
         psycopg = _driver()
         known = self._connections.get(write)
         if known is None or known.closed:
@@ -100,20 +100,20 @@ class PostgresStore(Store):
             try:
                 known = psycopg.connect(self._url, autocommit=True, connect_timeout=_SECONDS, options=options)
             except psycopg.Error as error:
-                raise self._unreachable(error) from None  # its text may quote what it was given
+                raise self._unreachable(error) from None  # its text may contain the URL
             self._connections[write] = known
         return known
 
     def _unreachable(self, error: Exception) -> StoreError:
         said = self._said(error)
         if "password" in said or "authentication" in said or "no pg_hba" in said:
-            hint = "are user and password of the URL right?"
-            return StoreError(f"the history {self.label} does not let us in: {said}", code="denied", hint=hint)
-        hint = "is the server up, and the address right?"
+            hint = "check the user and password in the URL"
+            return StoreError(f"access to the history {self.label} denied: {said}", code="denied", hint=hint)
+        hint = "check that the server is running and the address is right"
         return StoreError(f"the history {self.label} cannot be reached: {said}", code="unreachable", hint=hint)
 
     def _said(self, error: Exception) -> str:
-        """The last line that the driver has to say, and never the password."""
+        """The last line of the message of the driver, without the password."""
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         said = lines[-1] if lines else type(error).__name__
         try:
@@ -133,7 +133,7 @@ def _driver() -> ModuleType:
 
 
 class _Asking:
-    """A psycopg connection that takes ? for values."""
+    """A psycopg connection with ? as placeholder."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
@@ -165,7 +165,7 @@ def without_password(url: str) -> str:
 
 
 def _secrets(url: str) -> list[str]:
-    """What must not be printed, as it was written and as it is meant."""
+    """Secrets of a URL that must not be printed, as written and unquoted."""
     parts = urlsplit(url)
     written = [parts.password, *re.findall(r"password=([^&]+)", parts.query)]
     return [form for text in written if text for form in (text, unquote(text))]

@@ -1,4 +1,4 @@
-"""Runs query by query: one run, several side by side, one query over time. Only what is asked for is read."""
+"""Runs query by query: one run, several side by side, one query over time. Reads only the columns it needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _MOST = 500
-_TOTAL = " total"  # no column of a run has this name
+_TOTAL = " total"  # not the name of any column
 _MOST_NAMES = 4096
 _KNOWN_NAMES: dict[str, list[str]] = {}  # id of a run → its columns
 Order = Literal["given", "worst", "best", "changed"]
@@ -30,7 +30,7 @@ class QueryScores(msgspec.Struct, frozen=True, kw_only=True):
 
     query_id: str
     query: str | None
-    first_rank: int | None  # of a relevant hit; null: there is none, or it is not known
+    first_rank: int | None  # of a relevant hit; null: none, or unknown
     missing: bool
     has_case: bool  # its hits are kept
     tags: dict[str, Any]
@@ -51,7 +51,7 @@ class SideRow(msgspec.Struct, frozen=True, kw_only=True):
     query: str | None
     values: list[float | None]
     first_ranks: list[int | None]
-    delta: float | None  # of the last against the first
+    delta: float | None  # last minus first
 
 
 class SidePage(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class SidePage(msgspec.Struct, frozen=True):
 
 
 class QueryPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One query at one time."""
+    """One query in one run."""
 
     run_id: str
     saved_at: str
@@ -77,7 +77,7 @@ class QueryPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryHistory(msgspec.Struct, frozen=True):
-    """One query across runs, the newest first; `after`: where older runs begin."""
+    """One query across runs, newest first; `after`: where older runs begin."""
 
     query_id: str
     query: str | None
@@ -97,8 +97,8 @@ def scores_of(
     offset: int = 0,
     limit: int = 50,
 ) -> QueryPage:
-    """Queries of one run. `metric`: what worst and best go by; `text`: in the id or the query; `only`: by tag;
-    `cases`: those whose hits are kept."""
+    """Returns queries of one run. `metric`: for the order worst or best; `text`: in the id or query; `only`: by tag;
+    `cases`: only those whose hits are kept."""
     import polars as pl
 
     with _scanned(store, run_id) as table:
@@ -117,7 +117,7 @@ def scores_of(
                 frame = frame.filter(pl.col(TAG + name).is_in([value, msgspec.json.encode(value).decode()]))
             return frame.filter(pl.col("case").is_not_null()) if cases else frame
 
-        # The page and how many there are, in one request to the reader; apart only where the page is past the end.
+        # Rows and total in one read; a second read only if the page is past the end.
         found = table.collect(
             lambda frame: wanted(frame).with_columns(pl.len().alias(_TOTAL)).slice(max(offset, 0), _size(limit))
         )
@@ -129,7 +129,7 @@ def scores_of(
 
 
 def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFrame:
-    """All that a comparison in some metrics needs to know of every query."""
+    """The columns that a comparison in some metrics needs."""
     with _scanned(store, run_id) as table:
         names = _names(run_id, table)
         told = [*(_score(metric, names) for metric in metrics), *(n for n in names if n.startswith(TAG))]
@@ -138,7 +138,7 @@ def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFram
 
 
 def case_of(store: Store, run_id: str, query_id: str) -> dict[str, Any] | None:
-    """A failed query with its gold and hits, as `karat eval triage` tells it; None: its hits were not kept."""
+    """A failed query with its gold and hits, as `karat eval triage` shows it; None if its hits were not kept."""
     found = _one(store, run_id, query_id, ["case"])
     with _readable(run_id):
         return None if found is None or found["case"] is None else msgspec.json.decode(found["case"])
@@ -165,11 +165,11 @@ def side_by_side(
     offset: int = 0,
     limit: int = 50,
 ) -> SidePage:
-    """One metric of several runs, query by query. `changed`: the greatest differences first, worst: losses first."""
+    """One metric of several runs, query by query. `changed`: largest differences first; `worst`: losses first."""
     import polars as pl
 
     if not run_ids:
-        raise ConfigError("no run to look at", code="no-runs")
+        raise ConfigError("no runs given", code="no-runs")
     frames = [_column(store, run_id, metric, place) for place, run_id in enumerate(run_ids)]
     with _readable(run_ids[0]):
         found = frames[0]
@@ -192,7 +192,7 @@ def side_by_side(
 def query_over_time(
     store: Store, query_id: str, only: Filter | None = None, *, limit: int = 20, after: str | None = None
 ) -> QueryHistory:
-    """How the rank and the scores of one query moved. Runs that do not have it are passed over."""
+    """The rank and scores of one query over time. Skips runs that do not have it."""
     page = store.runs(only, limit=limit, after=after)
     texts: list[str] = []
     points = []
@@ -217,13 +217,13 @@ def _scanned(store: Store, run_id: str) -> Iterator[ParquetSource]:
         try:
             yield ParquetSource(source)
         except UnreadableParquet as error:
-            if error.kind == GONE:  # deleted in the moment in which it was asked for
+            if error.kind == GONE:  # deleted while it was being read
                 raise gone(run_id) from None
             raise
 
 
 def _names(run_id: str, table: ParquetSource) -> list[str]:
-    """Columns of a run. Its id is a hash of it, so they are asked for once."""
+    """Columns of a run, cached: its id is a hash of its content."""
     found = _KNOWN_NAMES.get(run_id)
     if found is None:
         found = table.schema().names()
@@ -267,7 +267,7 @@ def _holds(text: str) -> pl.Expr:
 def _score(metric: str | None, names: list[str]) -> str:
     known = [name.removeprefix(SCORE) for name in names if name.startswith(SCORE)]
     if metric is None:
-        raise ConfigError("worst and best by which metric?", code="missing-metric", hint=f"one of: {', '.join(known)}")
+        raise ConfigError("this order needs a metric", code="missing-metric", hint=f"one of: {', '.join(known)}")
     if metric not in known:
         raise UnknownName("metric of this run", metric, known)
     return SCORE + metric
@@ -284,7 +284,7 @@ def _query(row: dict[str, Any]) -> QueryScores:
 
 
 def _told(row: dict[str, Any]) -> dict[str, Any]:
-    """What is said of a query in one run, whichever list shows it."""
+    """The fields of a query that all lists show."""
     scores = {name.removeprefix(SCORE): value for name, value in row.items() if name.startswith(SCORE)}
     has_case = row["case"] is not None
     return {"first_rank": row["first_rank"], "missing": row["missing"], "has_case": has_case, "scores": scores}

@@ -1,4 +1,4 @@
-"""What a history shows: lists of runs, trends, and where the gold set changed."""
+"""Reports of a history: lists of runs, trends, and changes of the gold set."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from karat.history.store import short
 from karat.report.blocks import Block, Cell, Chart, Column, Mark, Report, Section, Series, Table, Text
 from karat.report.cells import queries_cell, value_cell
 from karat.report.sections.segments import leading_metrics
-from karat.results.numbers import titled, written
+from karat.results.numbers import counted, titled, written
 from karat.results.summary import SummaryRow
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
 
-_SHOWN = 2  # metrics in a list: more do not fit a terminal
-_LINES = 3  # of a trend: with bands, more cannot be told apart
-_NAMED = 3  # systems without a line, gold sets, and runs of one
+_SHOWN = 2  # metrics in a list: more do not fit on a terminal
+_LINES = 3  # in a trend: with bands, more would be hard to distinguish
+_NAMED = 3  # systems without a line, gold sets, and runs of each
 _RELEASE = re.compile(r"v?\d+(\.\d+)+\S*|release\S+", re.IGNORECASE)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_HASH = 8  # letters of one
+_HASH = 8  # characters of a hash
 
 
 def list_report(page: Page, total: int) -> Report:
@@ -43,10 +43,10 @@ def list_report(page: Page, total: int) -> Report:
         ]
         for row in page.rows
     ]
-    note = f"{len(page.rows):,} of {total:,} runs."
+    note = f"{len(page.rows):,} of {counted(total, 'run')}."
     more = f" Older ones: --after '{page.after}'" if page.after else ""
     table = Table(columns, rows, note + more)
-    return Report("History", [Section("runs", "Runs", [table if rows else Text("No run fits.")])])
+    return Report("History", [Section("runs", "Runs", [table if rows else Text("No run matches.")])])
 
 
 def trend_report(metric: str, segment: str | None, points: Sequence[TrendPoint]) -> Report:
@@ -55,15 +55,17 @@ def trend_report(metric: str, segment: str | None, points: Sequence[TrendPoint])
 
 
 def trend_blocks(metric: str, points: Sequence[TrendPoint], segment: str | None = None) -> list[Block]:
-    """A line with its band and a table of the same numbers."""
+    """A chart, and a table of the same numbers."""
     if not points:
-        return [Text(f"No run has {metric} {f'for the segment {segment}' if segment else 'there'}.")]
+        return [Text(f"No run has {metric}{f' for the segment {segment}' if segment else ''}.")]
     parsed = parse_metric(metric)
     found = [point.measure for point in points]
     blocks: list[Block] = [trend_chart(metric, points)] if len(points) > 1 else []
     several = len({m.definition for m in found}) > 1
     if several:
-        blocks.append(Text(f"{metric} was defined or set in different ways: see the last column.", "warning"))
+        blocks.append(
+            Text(f"The definition or settings of {metric} differ between runs: see the last column.", "warning")
+        )
     on_several = several_gold_sets(points)
     if on_several:
         blocks.append(Text(gold_set_note(points), "warning"))
@@ -88,13 +90,13 @@ def trend_blocks(metric: str, points: Sequence[TrendPoint], segment: str | None 
 
 
 def trend_chart(metric: str, points: Sequence[TrendPoint]) -> Chart:
-    """A line for each system, with its band; those whose last run is oldest are left out where there are many."""
+    """A line with a band for each system; with many systems, only those with the newest runs."""
     newest = list(dict.fromkeys(point.system for point in reversed(points)))
     shown = sorted(newest[:_LINES])
     named = [(float(place), _names(point)) for place, point in enumerate(points, 1) if point.system in shown]
-    left_out = newest[_LINES:]  # named, since a chart that is cut without a word looks whole
+    left_out = newest[_LINES:]  # named in the title
     return Chart(
-        f"{metric}, run by run, the oldest first{f'; not drawn: {_first(left_out)}' if left_out else ''}",
+        f"{metric} by run, oldest first{f'; not drawn: {_first(left_out)}' if left_out else ''}",
         "run",
         metric,
         [_line(system if len(newest) > 1 else metric, system, points) for system in shown],
@@ -105,18 +107,18 @@ def trend_chart(metric: str, points: Sequence[TrendPoint]) -> Chart:
 
 
 def _names(point: TrendPoint) -> list[str]:
-    """What a run is known by: pins, and the releases among its tags, which stay when the pin moves on."""
+    """Names of a run: its pins, and tags that look like releases."""
     return [*(pin.name for pin in point.pins), *(tag for tag in point.tags if _RELEASE.fullmatch(tag))]
 
 
 def _first(names: Sequence[str]) -> str:
-    """The first few, and how many there are besides."""
+    """The first few names, and how many more there are."""
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _line(name: str, system: str, points: Sequence[TrendPoint]) -> Series:
-    """Broken where the gold set changes."""
+    """The line of a system, broken where the gold set changes."""
     own: list[tuple[float, float | None, float | None, float | None]] = []
     breaks = {mark.x for mark in gold_set_marks(points, [system])}
     for place, point in enumerate(points, 1):
@@ -139,7 +141,7 @@ def pins_report(pins: Sequence[Pin], rows: Mapping[str, RunRow]) -> Report:
 
 
 def origin_section(row: RunRow) -> Section:
-    """What the history knows of a run besides its result."""
+    """What the history knows about a run in addition to its result."""
     facts: dict[str, Any] = {
         "run": row.id,
         "saved (UTC)": minute(row.saved_at),
@@ -153,13 +155,13 @@ def origin_section(row: RunRow) -> Section:
 
 
 def leading(rows: Sequence[RunRow]) -> list[Metric]:
-    """The most telling metrics that these runs have."""
+    """The key metrics of these runs."""
     names = dict.fromkeys(name for row in rows for name in row.measures)
     known = []
     for name in names:
         try:
             known.append(parse_metric(name))
-        except ConfigError:  # of a plug-in that is not installed here
+        except ConfigError:  # from a plug-in that is not installed
             continue
     return leading_metrics(known)
 
@@ -185,7 +187,7 @@ def _value(measure: Measure, metric: Metric) -> Cell:
 
 
 def gold_set(dataset: Dataset) -> str:
-    """What a gold set is called.
+    """Returns a name for a gold set.
 
     >>> gold_set(Dataset(version="v3", hash="abcdef0123456789", name="helpdesk")), gold_set(Dataset())
     ('helpdesk v3 abcdef01', 'unnamed')
@@ -195,7 +197,7 @@ def gold_set(dataset: Dataset) -> str:
 
 
 def brief_gold_set(dataset: Dataset) -> str:
-    """The same for a narrow column."""
+    """Returns a short name for a narrow column."""
     return _letters(dataset) or gold_set(dataset)
 
 
@@ -208,7 +210,7 @@ def several_gold_sets(points: Sequence[TrendPoint]) -> bool:
 
 
 def gold_set_note(points: Sequence[TrendPoint]) -> str:
-    """Which runs are on another gold set than the newest."""
+    """Says which runs used another gold set than the newest run."""
     newest, groups = points[-1], dict[object, list[TrendPoint]]()
     for point in reversed(points):
         if other_gold(point, newest):
@@ -217,13 +219,13 @@ def gold_set_note(points: Sequence[TrendPoint]) -> str:
     told = [f"On {gold_set(runs[0].dataset)}: {_first([short(run.run_id) for run in runs])}" for runs in found]
     more = len(groups) - len(told)
     return (
-        f"Not all runs are on the gold set of the newest ({gold_set(newest.dataset)}), and scores on different ones "
+        f"Some runs used another gold set than the newest ({gold_set(newest.dataset)}). Scores on different gold sets "
         f"cannot be compared. {'. '.join(told)}{f'. And {more:,} more gold sets' if more else ''}."
     )
 
 
 def gold_set_marks(points: Sequence[TrendPoint], systems: Sequence[str]) -> list[Mark]:
-    """Where a system goes on with another gold set."""
+    """Marks where the gold set of a system changes."""
     found, last = list[Mark](), dict[str, TrendPoint]()
     for place, point in enumerate(points, 1):
         before = last.get(point.system)
@@ -238,5 +240,5 @@ def _letters(dataset: Dataset) -> str:
 
 
 def _identity(dataset: Dataset) -> object:
-    """The content decides; where nobody knows it, the name and the version."""
+    """The hash, or name and version if the hash is unknown."""
     return dataset.hash or (dataset.name, dataset.version)

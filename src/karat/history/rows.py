@@ -1,4 +1,4 @@
-"""The rows of the catalogue: what lists, trends and filters go by."""
+"""The rows of the catalogue, for lists, trends and filters."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from karat.results.kept_run import KeptRun
 from karat.results.saved import SavedResult
 from karat.results.summary import SummaryRow
 
-ALL = ""  # the segment, and its value, that stands for all queries
+ALL = ""  # segment and value for all queries
 PinKind = Literal["baseline", "anchor"]
 Outcome = Literal["pass", "fail", "inconclusive", "invalid"]
-_ORIGIN = ("code_version", "code_date", "index_version", "chunker")  # what a run may say of where it comes from
-# What besides its version decides what a metric says; two runs that differ in it are not compared either.
+_ORIGIN = ("code_version", "code_date", "index_version", "chunker")  # provenance that a run may log
+# Settings that, like its version, change the meaning of a metric; runs that differ in them are not compared.
 _SETTINGS = ("missing", "doc_of", "k", "fuzzy_threshold", "min_score", "top_k", "no_future")
-# Settings of later versions: told only where they differ from how it always was, so that old runs stay in one line.
+# Later settings: included only if not the default, so that old runs keep their fingerprints.
 _LATER = {"score_width": 32, "ties": "id", "no_relevant": "undefined", "normalize_ids": False}
 
 
@@ -39,7 +39,7 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
     index_version: Any = None
     chunker: Any = None
     seed: int | None = None
-    cases: int = 0  # failed queries that are kept with their hits
+    cases: int = 0  # failed queries kept with their hits
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -50,14 +50,14 @@ class Measure(msgspec.Struct, frozen=True):
     low: float | None
     high: float | None
     few: bool
-    definition: str  # a fingerprint: values with different ones do not speak of the same thing
+    definition: str  # a fingerprint: only values with the same one are comparable
 
 
 Measures: TypeAlias = dict[tuple[str, str], tuple[int, dict[str, Measure]]]  # (segment, value) → queries, metrics
 
 
 class Pin(msgspec.Struct, frozen=True):
-    """A name that leads to a run until it is moved: a baseline, or an anchor such as the last release."""
+    """A name that points to a run until it is moved: a baseline, or an anchor such as the last release."""
 
     name: str
     kind: PinKind
@@ -66,7 +66,7 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """What gates said of a run, once."""
+    """A gate verdict on a run."""
 
     outcome: Outcome
     document: str  # as `karat gate --json` prints it
@@ -86,18 +86,18 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     tags: list[str] = []
     pins: list[Pin] = []
     measures: dict[str, Measure] = {}
-    outcome: Outcome | None = None  # of the gates, when they last judged it
+    outcome: Outcome | None = None  # of its latest gate verdict
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Some rows, and where the next begin; null: there are no more."""
+    """Some rows, and the cursor of the next page; null if there are no more."""
 
     rows: list[RunRow]
     after: str | None
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs; what is null does not matter. Times are UTC, `until` is not part of the span."""
+    """Selects runs; null fields are ignored. Times are UTC, and `until` is exclusive."""
 
     system: str | None = None
     branch: str | None = None
@@ -108,7 +108,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrendPoint(msgspec.Struct, frozen=True):
-    """A metric at one time."""
+    """A metric in one run."""
 
     run_id: str
     saved_at: str
@@ -123,7 +123,7 @@ class TrendPoint(msgspec.Struct, frozen=True):
 
 
 class Choices(msgspec.Struct, frozen=True):
-    """What can be filtered by."""
+    """Values to filter by."""
 
     systems: list[str]
     branches: list[str]
@@ -158,12 +158,12 @@ def measures_of(result: SavedResult) -> Measures:
 
 
 def dataset_name(dataset: Dataset, label: str) -> str:
-    """What a list filters by: the name that the data give themselves, else their file's."""
+    """The name of a dataset for filters: its own name, or its file name."""
     return dataset.name or label.rstrip("/").rsplit("/", 1)[-1]
 
 
 def utc(time: str | None, field: str) -> str | None:
-    """A date or time as the catalogue writes it, in UTC; without a zone it is UTC already.
+    """Converts a date or time to the format of the catalogue; without a zone it is taken as UTC.
 
     >>> utc("2025-06-01", "since"), utc("2025-06-01T10:00+02:00", "since")
     ('2025-06-01T00:00:00.000000Z', '2025-06-01T08:00:00.000000Z')
@@ -175,7 +175,7 @@ def utc(time: str | None, field: str) -> str | None:
         return written(read if read.tzinfo else read.replace(tzinfo=UTC))
     except (ValueError, OverflowError) as error:
         raise ConfigError(
-            "not a time", code="bad-value", field=field, expected="such as 2025-06-01 or 2025-06-01T12:00Z", got=time
+            "invalid time", code="bad-value", field=field, expected="such as 2025-06-01 or 2025-06-01T12:00Z", got=time
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""The tables of a history by version, and what is told and asked of them."""
+"""The tables of a history by version, and the statements to write and read them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEAD: msgspec.json.Decoder[RunHead] = msgspec.json.Decoder(RunHead)
 
 
 class SchemaVersion(NamedTuple):
-    """Statements that lead here from the version before."""
+    """Statements that migrate from the previous version."""
 
     shared: tuple[str, ...]
     postgres: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ VERSIONS = (
             "CREATE INDEX runs_by_system ON runs (system, saved_at, id)",
             "CREATE INDEX runs_by_branch ON runs (branch, saved_at, id)",
             "CREATE INDEX runs_by_dataset ON runs (dataset, saved_at, id)",
-            # One row a segment, all metrics in it: a row a metric would be ten million rows for ten thousand runs.
+            # One row per segment with all metrics: one row per metric would be ten million rows for ten thousand runs.
             "CREATE TABLE measures (run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, segment TEXT NOT NULL, "
             "value TEXT NOT NULL, queries INTEGER NOT NULL, metrics TEXT NOT NULL, "
             "PRIMARY KEY (run_id, segment, value))",
@@ -46,11 +46,11 @@ VERSIONS = (
         postgres=(
             "CREATE TABLE files (run_id TEXT PRIMARY KEY REFERENCES runs ON DELETE CASCADE, document BYTEA NOT NULL, "
             "content BYTEA NOT NULL)",
-            # Parquet is compressed already.
+            # Parquet is already compressed.
             "ALTER TABLE files ALTER COLUMN content SET STORAGE EXTERNAL",
         ),
     ),
-    # What gates said of a run: it depends on the criteria and the baseline too, so a run may have several.
+    # Gate verdicts: they also depend on the criteria and the baseline, so a run may have several.
     SchemaVersion(
         shared=(
             "CREATE TABLE verdicts (run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, digest TEXT NOT NULL, "
@@ -70,13 +70,13 @@ class Rows(Protocol):
 
 
 class Connection(Protocol):
-    """Inside of a transaction: statements with ? for values."""
+    """A connection inside a transaction, with ? as placeholder."""
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows: ...
 
 
 def add_run(connection: Connection, run_id: str, head: RunHead, saved_at: str) -> bool:
-    """Whether it was not there before."""
+    """Adds a run; returns whether it is new."""
     dataset = dataset_name(head.dataset, head.gold)
     statement = "INSERT INTO runs (id, saved_at, system, branch, dataset, head) VALUES (?, ?, ?, ?, ?, ?)"
     values = (run_id, saved_at, head.system, head.branch, dataset, _json(head))
@@ -109,7 +109,7 @@ def remove_tag(connection: Connection, run_id: str, tag: str) -> bool:
 
 
 def set_pin(connection: Connection, pin: Pin) -> bool:
-    """Whether the name was free, or led to another run as the same kind of pin."""
+    """Sets a pin; returns False if the name is a pin of another kind."""
     statement = (
         "INSERT INTO pins (name, kind, run_id, pinned_at) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE "
         "SET run_id = excluded.run_id, pinned_at = excluded.pinned_at WHERE pins.kind = excluded.kind"
@@ -129,14 +129,17 @@ def all_pins(connection: Connection) -> list[Pin]:
 def select_runs(
     connection: Connection, only: Filter, columns: str, join: str, joined: Sequence[Any], limit: int, after: str | None
 ) -> list[Any]:
-    """By place and not by number: page 200 costs no more than page 1, and what is saved meanwhile shifts nothing."""
+    """Selects a page by cursor, not offset: page 200 costs no more than page 1, and new runs do not shift pages."""
     conditions, values = _conditions(only)
     values = [*joined, *values]
     if after is not None:
         place = _CURSOR.fullmatch(after)
         if place is None:
             raise ConfigError(
-                "no place in a list of runs", code="bad-value", expected="what an earlier page gave", got=after
+                "invalid cursor in a list of runs",
+                code="bad-value",
+                expected="the cursor of an earlier page",
+                got=after,
             )
         conditions.append("(saved_at, runs.id) < (?, ?)")
         values += [place["time"], place["id"]]
@@ -148,7 +151,7 @@ def select_runs(
 
 
 def runs_by_branch(connection: Connection, only: Filter) -> list[tuple[str | None, int]]:
-    """Branches with how many runs they have, most first."""
+    """Branches with their number of runs, most first."""
     conditions, values = _conditions(only)
     if not _storable(values):
         return []
@@ -158,8 +161,7 @@ def runs_by_branch(connection: Connection, only: Filter) -> list[tuple[str | Non
 
 
 def is_storable(text: str) -> bool:
-    """Whether both kinds of history can hold it: PostgreSQL has no NUL in texts, and neither has half of a character.
-    What cannot be stored is not there either."""
+    """Whether both kinds of history can store the text: PostgreSQL allows neither NUL nor lone surrogates."""
     return "\0" not in text and is_whole(text)
 
 
@@ -193,7 +195,7 @@ def tags_of(connection: Connection, ids: Sequence[str]) -> dict[str, list[str]]:
 
 
 def run_version(connection: Connection, run_id: str) -> str:
-    """All that may change about a run, and where names lead; the rest is in its id."""
+    """Everything about a run that can change, and all pins; its id covers the rest."""
     saved = connection.execute("SELECT saved_at, head FROM runs WHERE id = ?", (run_id,)).fetchall()
     judged = "SELECT judged_at, digest FROM verdicts WHERE run_id = ? ORDER BY judged_at, digest"
     told = connection.execute(judged, (run_id,)).fetchall()
@@ -202,7 +204,7 @@ def run_version(connection: Connection, run_id: str) -> str:
 
 
 def described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:
-    """Rows with all that stands in other tables, each table asked once."""
+    """Completes rows with data of other tables, with one query per table."""
     ids = [row[0] for row in found]
     if not ids:
         return []
@@ -219,7 +221,9 @@ def described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:
             head=_HEAD.decode(head),
             tags=tags.get(run_id, []),
             pins=[pin for pin in pins if pin.run_id == run_id],
-            measures=_METRICS.decode(measures.get(run_id, "")),  # every run has some: else the catalogue is damaged
+            measures=_METRICS.decode(
+                measures.get(run_id, "")
+            ),  # every run has some, otherwise the catalogue is damaged
             outcome=outcomes.get(run_id),
         )
         for run_id, saved_at, head in found

@@ -1,4 +1,4 @@
-"""A history of runs: what is the same for a folder (`folder.py`) and for a server (`postgres.py`)."""
+"""A history of runs: the common part of folders (`folder.py`) and PostgreSQL (`postgres.py`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from karat.results.kept_run import KeptRun, RunDocument, read_document, read_kep
 
 _T = TypeVar("_T")
 LATEST = "latest"
-_ATTEMPTS = 10  # of a transaction that collides with others
+_ATTEMPTS = 10  # for a transaction that collides with others
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 _ID = re.compile(r"[0-9a-f]{4,64}")
 _PAGE, _MOST = 50, 500
@@ -46,46 +46,46 @@ _DEFAULT_BRANCHES = ("main", "master", "trunk")
 
 
 class StoreError(ConfigError):
-    """A history that cannot be used as it is."""
+    """A history that cannot be used."""
 
     code = "unusable-history"
 
 
 class Collision(StoreError):
-    """Two transactions that could not both be done; the same one, done again, may succeed."""
+    """A transaction that collided with another one; a retry may succeed."""
 
     code = "collision"
 
 
 class NotThere(UnknownName):
-    """A run or pin that the history does not have."""
+    """A run or pin that does not exist."""
 
 
 class Saved(NamedTuple):
-    """`new`: it was not there before."""
+    """The result of a save; `new`: the run did not exist before."""
 
     id: str
     new: bool
 
 
 class Store(ABC):
-    """Runs by their id, with what lists need beside them. Everything is written whole or not at all."""
+    """Runs by id, with a catalogue for lists. Every write is atomic."""
 
-    label: str  # for messages: without a password
+    label: str  # for messages, without the password
     postgres = False
-    is_near = False  # to ask for its state takes no time
+    is_near = False  # whether reading its state is instant
 
     @abstractmethod
     def transaction(self, *, write: bool = False) -> AbstractContextManager[Connection]:
-        """All statements inside or none, and all of them see the same; one that writes waits for others that write."""
+        """A transaction on one consistent snapshot; writers wait for other writers."""
 
     @abstractmethod
     def state(self) -> str:
-        """Changes with everything that is written into the history, by anyone."""
+        """A value that changes with every write to the history."""
 
     @abstractmethod
     def _put(self, connection: Connection, run_id: str, content: bytes, document: bytes) -> None:
-        """Keep the file of a run, in the transaction that adds its row."""
+        """Stores the file of a run, in the transaction that adds its row."""
 
     @abstractmethod
     def source(self, run_id: str) -> Path | bytes:
@@ -99,15 +99,15 @@ class Store(ABC):
     def close(self) -> None: ...
 
     def _prepare(self, content: bytes) -> AbstractContextManager[bytes]:
-        """Before the transaction: what takes long and must not make others wait."""
+        """Does slow work before the transaction, so that others do not wait."""
         return nullcontext(content)
 
     def _forget(self, run_id: str) -> None:
-        """After the row of a run is gone."""
+        """Cleans up after the row of a run was deleted."""
         return
 
     def clean(self) -> int:
-        """Remove what killed processes left behind; gives how much that was."""
+        """Removes files that killed processes left behind; returns how many."""
         return 0
 
     def __enter__(self) -> Store:
@@ -127,7 +127,7 @@ class Store(ABC):
         judgements: Sequence[Judgement] = (),
         saved_at: str | None = None,
     ) -> Saved:
-        """Add a run; one that is there already only gets the tags and the judgements."""
+        """Adds a run; an existing run only gets the tags and judgements."""
         names = [checked_name(tag, "tag") for tag in tags]
         head, measures = head_of(run, branch), measures_of(run.document.result)
         refuse_unstorable(head, measures)
@@ -148,7 +148,7 @@ class Store(ABC):
     def _add_to(
         self, connection: Connection, run_id: str, tags: Sequence[str], judgements: Sequence[Judgement] = ()
     ) -> bool:
-        """Whether the run is still there."""
+        """Adds tags and judgements; returns whether the run still exists."""
         if not sql.has_run(connection, run_id):
             return False
         sql.add_tags(connection, run_id, tags)
@@ -169,7 +169,7 @@ class Store(ABC):
         self._write(remove)
 
     def pin(self, run_id: str, name: str, kind: PinKind, *, pinned_at: str | None = None) -> Pin | None:
-        """Let a name lead to this run; gives where it led before."""
+        """Points a name to this run; returns its previous pin."""
         checked_name(name, "pin")
 
         def move(connection: Connection) -> Pin | None:
@@ -178,7 +178,7 @@ class Store(ABC):
             before = next((pin for pin in sql.all_pins(connection) if pin.name == name), None)
             if not sql.set_pin(connection, Pin(name, kind, run_id, pinned_at or now())):
                 raise ConfigError(
-                    f"{name} is pinned as {before.kind if before else 'something else'} already",
+                    f"{name} is already pinned as {before.kind if before else 'something else'}",
                     code="pinned-already",
                     hint=f"karat history unpin {name}",
                 )
@@ -194,7 +194,7 @@ class Store(ABC):
         self._write(remove)
 
     def delete(self, run_id: str) -> None:
-        """A pinned run is something that others rely on, and stays."""
+        """Deletes a run, unless it is pinned."""
 
         def remove(connection: Connection) -> None:
             pinned = [pin.name for pin in sql.all_pins(connection) if pin.run_id == run_id]
@@ -211,9 +211,9 @@ class Store(ABC):
     # Reading
 
     def find(self, reference: str) -> str:
-        """The id that a pin, a tag (its newest run), `latest`, or an id or the beginning of one leads to."""
+        """Resolves a pin, a tag (its newest run), `latest`, or an id or its beginning to the id of a run."""
         if not is_storable(reference):
-            raise NotThere("run in the history", reference, (), hint="`karat history list` shows all")
+            raise NotThere("run in the history", reference, (), hint="`karat history list` shows all runs")
         with self.transaction() as connection:
             pins, order = sql.all_pins(connection), "ORDER BY saved_at DESC, id DESC LIMIT 1"
             if reference == LATEST:
@@ -233,17 +233,17 @@ class Store(ABC):
             )
         if not ids:
             names = [pin.name for pin in pins]
-            raise NotThere("run in the history", reference, names, hint="`karat history list` shows all")
+            raise NotThere("run in the history", reference, names, hint="`karat history list` shows all runs")
         return str(ids[0][0])
 
     def run_version(self, reference: str) -> str:
-        """Changes with everything that is written about the run that a reference leads to, and with every pin."""
+        """A value that changes with every write about the run of a reference, and with every pin."""
         run_id = self.find(reference)
         with self.transaction() as connection:
             return sql.run_version(connection, run_id)
 
     def runs(self, only: Filter | None = None, *, limit: int = _PAGE, after: str | None = None) -> Page:
-        """The newest first."""
+        """A page of runs, newest first."""
         size = min(max(limit, 1), _MOST)
         with self.transaction() as connection:
             found = sql.select_runs(connection, only or Filter(), "runs.id, saved_at, head", "", (), size + 1, after)
@@ -261,7 +261,7 @@ class Store(ABC):
     def trend(
         self, metric: str, only: Filter | None = None, *, segment: tuple[str, str] = (ALL, ALL), limit: int = 200
     ) -> list[TrendPoint]:
-        """One metric over time, the oldest first; runs that do not have it are passed over."""
+        """One metric over time, oldest first; skips runs that do not have it."""
         points: list[TrendPoint] = []
         after, size = None, min(max(limit, 1), 2 * _MOST)
         join = "JOIN measures ON measures.run_id = runs.id AND segment = ? AND value = ?"
@@ -291,13 +291,13 @@ class Store(ABC):
             return sql.all_pins(connection)
 
     def judgements(self, run_id: str) -> list[Judgement]:
-        """What gates said of a run, the newest first."""
+        """The gate verdicts on a run, newest first."""
         statement = "SELECT outcome, document, judged_at FROM verdicts WHERE run_id = ? ORDER BY judged_at DESC, digest"
         found = self._rows(statement, (run_id,))
         return [Judgement(outcome=outcome, document=text, judged_at=at) for outcome, text, at in found]
 
     def judged(self, run_ids: Sequence[str]) -> set[str]:
-        """Those of which gates have said something."""
+        """The runs that have gate verdicts."""
         if not run_ids:
             return set()
         statement = f"SELECT DISTINCT run_id FROM verdicts WHERE run_id IN ({', '.join('?' * len(run_ids))})"
@@ -318,8 +318,8 @@ class Store(ABC):
             )
 
     def main_branch(self, only: Filter | None = None) -> str | None:
-        """The branch that a trend of these runs follows: the usual default branch, else the one with most of them.
-        None where there is nothing to choose between, or where most have no branch."""
+        """The branch for a trend of these runs: the usual default branch, or the one with the most runs. None if there
+        is only one, or if most runs have no branch."""
         with self.transaction() as connection:
             found = sql.runs_by_branch(connection, only or Filter())
         names = [branch for branch, _ in found]
@@ -330,15 +330,15 @@ class Store(ABC):
         return int(self._rows("SELECT count(*) FROM runs")[0][0])
 
     def ids(self) -> list[str]:
-        """Of all runs, the newest first."""
+        """The ids of all runs, newest first."""
         return [row[0] for row in self._rows("SELECT id FROM runs ORDER BY saved_at DESC, id DESC")]
 
     def document(self, run_id: str) -> RunDocument:
-        """All of a run but what is said query by query; quick, however many queries it has."""
+        """A run without its per-query data; fast for any number of queries."""
         return read_document(self._document(run_id), f"run {short(run_id)}")
 
     def kept(self, run_id: str) -> KeptRun:
-        """A run, whole."""
+        """A complete run."""
         try:
             return read_kept(self.source(run_id), f"run {short(run_id)}")
         except InputError:
@@ -353,7 +353,7 @@ class Store(ABC):
             return connection.execute(statement, values).fetchall()
 
     def _write(self, work: Callable[[Connection], _T]) -> _T:
-        """In a transaction; again where it collided with another one."""
+        """Runs a write transaction, and retries it after collisions."""
         for attempt in count(1):
             try:
                 with self.transaction(write=True) as connection:
@@ -369,7 +369,7 @@ class Store(ABC):
             return sql.has_run(connection, run_id)
 
     def _migrate(self, connection: Connection, up_to: int) -> None:
-        """To the current tables, inside of one transaction; a store of a newer Karat is left alone."""
+        """Migrates the tables in one transaction; refuses a store of a newer Karat."""
         there = self.version(connection)
         for number, version in enumerate(VERSIONS[there:up_to], there + 1):
             for statement in (*version.shared, *(version.postgres if self.postgres else ())):
@@ -387,7 +387,7 @@ class Store(ABC):
         if version > CURRENT:
             raise StoreError(
                 f"the history {self.label} was written by a newer Karat (its tables have version {version}, "
-                f"this one knows {CURRENT})",
+                f"this Karat supports {CURRENT})",
                 code="newer-version",
                 hint="update Karat",
             )
@@ -398,17 +398,17 @@ def refuse_unstorable(head: RunHead, measures: Measures) -> None:
     names = {"system": head.system, "branch": head.branch, "dataset": dataset_name(head.dataset, head.gold)}
     for field, name in names.items():
         if name is not None and not is_storable(name):
-            raise InputError("a name that no history can hold", code="bad-name", field=field, got=name)
+            raise InputError("a name that cannot be stored", code="bad-name", field=field, got=name)
     for segment in measures:
         for name in segment:
             if not is_storable(name):
-                raise InputError("a segment that no history can hold", code="bad-name", field="segments", got=name)
+                raise InputError("a segment that cannot be stored", code="bad-name", field="segments", got=name)
 
 
 def checked_name(name: str, kind: str) -> str:
     if not _NAME.fullmatch(name) or name == LATEST:
         expected = f"letters, digits, . _ / -, at most 100, and not {LATEST!r}"
-        raise ConfigError(f"no usable name for a {kind}", code="bad-name", expected=expected, got=name)
+        raise ConfigError(f"invalid name for a {kind}", code="bad-name", expected=expected, got=name)
     return name
 
 
@@ -417,4 +417,4 @@ def short(run_id: str, length: int = 10) -> str:
 
 
 def gone(run_id: str) -> NotThere:
-    return NotThere("run in the history", short(run_id), (), hint="it may have been deleted meanwhile")
+    return NotThere("run in the history", short(run_id), (), hint="it may have been deleted")

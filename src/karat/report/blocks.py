@@ -1,4 +1,4 @@
-"""What a report is made of. Blocks hold finished text and numbers; renderers only lay them out."""
+"""The blocks of a report. They hold finished text and numbers; renderers only lay them out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TextKind: TypeAlias = Literal["plain", "note", "warning"]
 
 
 class Interval(msgspec.Struct, frozen=True, tag="interval"):
-    """A cell with a value and its limits: text everywhere, and a small bar where one can be drawn."""
+    """A cell with a value and its limits: shown as text, and as a small bar on pages."""
 
     text: str
     value: float | None = None
@@ -21,8 +21,8 @@ class Interval(msgspec.Struct, frozen=True, tag="interval"):
 
 
 class Link(msgspec.Struct, frozen=True, tag="link"):
-    """A cell that leads to a section of the same report, where there are links: to the first of `to` that is there.
-    One without a text has the title of its section."""
+    """A cell that links to a section of the same report: the first of `to` that exists. Without a text, it shows the
+    title of that section."""
 
     to: Sequence[str]  # names of sections
     text: str = ""
@@ -41,21 +41,21 @@ class Column(msgspec.Struct, frozen=True):
     title: str
     style: Literal["text", "score", "count", "quantity"] = "text"
     help: str | None = None
-    scale: Range | None = None  # where the bars of its intervals begin and end
+    scale: Range | None = None  # ends of the bars of its intervals
 
 
 class Table(msgspec.Struct, frozen=True, tag="table"):
     """Rows of cells; None is shown as a dash.
 
-    `layout`: a grid of rows that can be compared; facts, a name and what is said of it in each row; or a card,
-    facts under a heading of their own.
+    `layout`: a grid of comparable rows; facts, with a name and a value per row; or a card, with facts under their
+    own heading.
     """
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     note: str | None = None
     layout: Literal["grid", "facts", "card"] = "grid"
-    intervals: str = ""  # of which kind those in its cells are, where a page must explain them
+    intervals: str = ""  # kind of intervals in its cells, if a page must explain them
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -69,16 +69,16 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A place on the x axis that is worth a word, such as the knee of a curve."""
+    """A labelled place on the x axis, such as the knee of a curve."""
 
     x: float
     text: str
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """A picture of numbers; where nothing can be drawn, a table of them."""
+    """A picture of numbers; shown as a table where nothing can be drawn."""
 
-    told: bool = False  # a table beside it has the same numbers: shown only where it can be drawn
+    told: bool = False  # a table next to it has the same numbers: left out where it cannot be drawn
 
 
 class Chart(Figure, frozen=True, tag="chart"):
@@ -90,12 +90,12 @@ class Chart(Figure, frozen=True, tag="chart"):
     series: Sequence[Series]
     marks: Sequence[Mark] = ()
     x_scale: Literal["linear", "log"] = "linear"
-    y_range: Range | None = None  # else as far as the lines go
-    x_words: Sequence[str] = ()  # what 1, 2, 3 … on the x axis stand for, such as days
+    y_range: Range | None = None  # default: the range of the lines
+    x_words: Sequence[str] = ()  # labels for 1, 2, 3 … on the x axis, such as days
 
 
 class Dot(msgspec.Struct, frozen=True):
-    """A row of dots: a value with whiskers, and what it is held against."""
+    """A row of dots: a value with whiskers, and the values it is compared with."""
 
     name: str
     value: Interval
@@ -103,7 +103,7 @@ class Dot(msgspec.Struct, frozen=True):
 
 
 class Dots(Figure, frozen=True, tag="dots"):
-    """Values with their intervals under each other on one axis."""
+    """Values with their intervals, one below the other on one axis."""
 
     title: str
     x_title: str
@@ -113,17 +113,17 @@ class Dots(Figure, frozen=True, tag="dots"):
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A piece of a bar; pieces of the same name stand in one row."""
+    """A piece of a bar; pieces with the same name share a row."""
 
     name: str
     start: float
     end: float
-    kind: int  # place among the kinds
+    kind: int  # index into the kinds
     text: str
 
 
 class Bars(Figure, frozen=True, tag="bars"):
-    """Stacked bars; or a waterfall, where each begins at the end of the one before."""
+    """Stacked bars, or a waterfall in which each bar begins where the previous one ends."""
 
     title: str
     x_title: str
@@ -170,12 +170,12 @@ class Verdict(msgspec.Struct, frozen=True, tag="verdict"):
     outcome: Literal["pass", "fail", "inconclusive", "invalid", "not checked"]
     title: str
     reason: str
-    whole: bool = False  # the decision over all others
-    to: Sequence[str] = ()  # the section that explains it: the first of these names that is there
+    whole: bool = False  # the overall decision
+    to: Sequence[str] = ()  # the section that explains it: the first of these names that exists
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One place of a list; `marks`: places (from, to) in the text that the reader should see at once."""
+    """One line of a list; `marks`: ranges (from, to) of the text to highlight."""
 
     place: str
     id: str
@@ -186,8 +186,8 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True, tag="listing"):
-    """A list of hits, or of what should have been found. Those of one example stand side by side where they can; one
-    that stands for itself holds the texts that several examples share."""
+    """A list of hits or of expected items. Lists of one example are shown side by side; a list outside of an example
+    holds the texts that several examples share."""
 
     title: str
     lines: Sequence[Line]
@@ -195,7 +195,7 @@ class Listing(msgspec.Struct, frozen=True, tag="listing"):
 
 
 class Example(msgspec.Struct, frozen=True, tag="example"):
-    """One query with what is said of it. `labels` are what a reader may filter by; `outcome` is read first."""
+    """One query with its details. Readers can filter by `labels`; `outcome` is shown first."""
 
     query_id: str
     query: str | None
@@ -204,7 +204,7 @@ class Example(msgspec.Struct, frozen=True, tag="example"):
     notes: Sequence[str] = ()
     listings: Sequence[Listing] = ()
     outcome: str = ""
-    brief: bool = False  # one of many: its texts may be short
+    brief: bool = False  # one of many: its texts may be cut
 
 
 Picture: TypeAlias = Chart | Dots | Bars | Scatter | Tiles
@@ -215,11 +215,11 @@ class Section(msgspec.Struct, frozen=True):
     name: str
     title: str
     blocks: Sequence[Block]
-    part: str = ""  # sections of the same part stand under a heading of their own, such as a system
+    part: str = ""  # sections of the same part share a heading, such as a system
 
 
 class Report(msgspec.Struct, frozen=True):
     title: str
     sections: Sequence[Section]
     facts: dict[str, Any] = {}
-    page_title: str = ""  # a sentence with names, for a page where the title has paths
+    page_title: str = ""  # title of a page, with names instead of paths

@@ -1,4 +1,4 @@
-"""Results → Report: every section that has something to say, in order."""
+"""Builds reports from results: every section that is not empty, in order."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from karat.results.numbers import amount, counted
 from karat.results.result import Result
 from karat.results.summary import FEW
 
-_MORE = "`--explain` prints every table, `-o report.html` writes a page with all of it."
+_MORE = "`--explain` prints every table; `-o report.html` writes a page with everything."
 REGISTRY: Registry[ReportSection] = Registry("report section", "karat.report.sections", ReportSection)
 
 
 def evaluation_report(result: Result) -> Report:
-    """What fits a terminal and a pull request."""
+    """All tables, for a terminal or a pull request."""
     return Report(_title(result), [Section(m.name, m.title, b) for m in _makers() if (b := m.blocks(result))])
 
 
 def short_report(result: Result) -> Report:
-    """What fits two screens: what was asked for, what stands out, and a line for each of the rest."""
+    """About two screens: what was requested, what stands out, and one line for each other section."""
     sections: list[Section] = []
     lines: list[list[Cell]] = []
     for maker in _makers():
@@ -49,7 +49,7 @@ def short_report(result: Result) -> Report:
 
 
 def brief_report(result: Result) -> Report:
-    """What fits one screen, and how far labels could move it where that was asked for."""
+    """About one screen, with the effect of missing labels if requested."""
     parts: list[tuple[type[ReportSection], list[Block]]] = [(DoubtsSection, DoubtsSection().blocks(result))]
     parts += [(Panel, [*audit_line(result), *Panel().blocks(result)]), (BoundsSection, BoundsSection().blocks(result))]
     if evidence_leads(result):
@@ -59,7 +59,7 @@ def brief_report(result: Result) -> Report:
 
 
 def full_report(results: Sequence[Result]) -> Report:
-    """Everything, for a page; several systems side by side first, then each for itself."""
+    """Everything, for a page; several systems first side by side, then one by one."""
     if len(results) == 1:
         return Report(page_title(results[0]), full_sections(results[0]))
     sections = [Section("systems", "Side by side", _side_by_side(results))]
@@ -70,7 +70,7 @@ def full_report(results: Sequence[Result]) -> Report:
 
 
 def joined(reports: Sequence[Report]) -> Report:
-    """Several reports as one, each a part of it."""
+    """Combines several reports into one, with a part for each."""
     if len(reports) == 1:
         return reports[0]
     titles = [report.page_title or report.title for report in reports]
@@ -83,7 +83,7 @@ def joined(reports: Sequence[Report]) -> Report:
 
 
 def full_sections(result: Result, without: Sequence[str] = ()) -> list[Section]:
-    """What a page shows of a result: the overview, what to do, scores, details."""
+    """The sections of a page about one result: overview, what to do, scores, details."""
     makers = sorted((m for m in _makers() if m.name not in without), key=_place_on_page)
     found = ((m, m.full_blocks(result)) for m in makers)
     level = result.sampling.level
@@ -103,7 +103,7 @@ def _title(result: Result) -> str:
 
 
 def page_title(result: Result) -> str:
-    """A sentence with names: what was measured on what, the most telling score, and how much stands out.
+    """The title of a page: system and data, the key score, and the number of findings.
 
     `bm25 on helpdesk: recall@5 33.2%, 3 findings`
     """
@@ -130,7 +130,7 @@ def _range_title(results: Sequence[Result]) -> str:
 
 
 def _side_by_side(results: Sequence[Result]) -> list[Block]:
-    """The most telling metrics of all systems. Which is better, `karat compare` says: it looks query by query."""
+    """The key metrics of all systems. For which is better, `karat compare` compares query by query."""
     names = run_names([result.system or result.run for result in results])
     found = [{row.metric: row for row in result.summary_rows} for result in results]
     shown = [m for m in leading_metrics(results[0].metrics) if all(str(m) in rows for rows in found)]
@@ -142,6 +142,6 @@ def _side_by_side(results: Sequence[Result]) -> list[Block]:
         for i, m in enumerate(shown)
         if m.range == (0.0, 1.0)
     ]
-    note = "Intervals that overlap say little about which is better: `karat compare` looks query by query."
+    note = "Overlapping intervals do not show which system is better: `karat compare` compares query by query."
     said = score_note(results[0].sampling.level, results[0].cluster)
     return [*pictures[:1], Table([Column("system"), *columns], rows, note), said]

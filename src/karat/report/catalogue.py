@@ -15,7 +15,7 @@ def metrics_report(name: str | None = None) -> Report:
         found = describe(name)
         return Report(found.name, [Section(found.name, found.written, _one(found))])
     rows = [[d.written, d.definition, d.trec_eval] for d in describe_all()]
-    note = Text("`karat metrics NAME` tells convention, parameters, aliases and an example.", "note")
+    note = Text("`karat metrics NAME` shows conventions, parameters, aliases and an example.", "note")
     everything = table(["metric", "definition", "trec_eval"], rows)
     return Report("Metrics", [Section("metrics", f"{len(rows)} metrics", [everything, note])])
 

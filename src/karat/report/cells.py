@@ -1,4 +1,4 @@
-"""Tables and their cells: how they are made of numbers, pictures and lists, and how they are written."""
+"""Makes tables and cells from numbers, pictures and lists, and formats them."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from karat.results.summary import SummaryRow
 from karat.scoring.metrics.base import Relevance
 from karat.scoring.metrics.grammar import parse_metric
 
-# One number, with what may stand in it and behind it; no list of ids, which may begin and end with digits as well.
+# One number with separators and unit, but not a list of ids, which may also begin and end with digits.
 _NUMBER = re.compile(r"\d(?:[\d./:→ +−-]|,(?! ))*(?:e[-+]?\d+)?(?: ?(?:ms|s|%))?")
 _NUMBERS = re.compile(r"(?:[-+−–\d.%\s]|,(?! )|\[[-+−–\d.,%\s]*\]|ms|pp)+")  # 0.318 [0.27, 0.37]
-_LINE = 110  # letters of a hit's text in a table
+_LINE = 110  # characters of a hit's text in a table
 STATES = {"hit": "✓ hit", "miss": "✗ miss", "unjudged": "? unjudged", None: ""}  # never colour alone
 
 
@@ -48,20 +48,20 @@ def value_cell(row: SummaryRow, unit: str = "") -> Interval:
 
 
 def difference_cell(d: Difference, unit: str) -> Interval:
-    """A difference, in percentage points where it is one of shares."""
+    """A difference, in percentage points for shares."""
     text = difference(d.delta, unit, (d.low, d.high), 1 if unit == "pp" else 2)
     value, low, high = (v if v is None or unit != "pp" else v * 100 for v in (d.delta, d.low, d.high))
     return Interval(text, value, low, high)
 
 
 def interval_column(title: str, cells: Iterable[Cell]) -> Column:
-    """A column whose bars all have the same ends: as far as its intervals go, and 0 where some lie on either side."""
+    """A column whose interval bars share one scale."""
     found = [c for c in cells if isinstance(c, Interval)]
     return Column(title, scale=around(v for c in found for v in (c.value, c.low, c.high) if v is not None))
 
 
 def around(values: Iterable[float], zero: bool = False) -> Range:
-    """Where an axis for these values begins and ends; with `zero` on it, if asked for.
+    """Returns the ends of an axis for these values; `zero`: the axis includes 0.
 
     >>> around([2.0, 9.5]), around([2.0, 9.5], zero=True), around([5.0]), around([])
     ((2.0, 9.5), (0.0, 9.5), (5.0, 5.0), (0.0, 1.0))
@@ -80,17 +80,17 @@ class _Group(Protocol):
 
 
 def few_name(group: _Group) -> str:
-    """What the queries have in common, with a star where they are too few."""
+    """The value that the queries share, with a star if there are too few of them."""
     return group.value + (" *" if group.few else "")
 
 
 def few_warning(groups: Iterable[_Group], what: str = "queries") -> list[Block]:
-    """What the star means, where there is one."""
-    return texts("warning", (any(group.few for group in groups), f"* too few {what} to judge by"))
+    """Explains the star, if there is one."""
+    return texts("warning", (any(group.few for group in groups), f"* too few {what} for a reliable result"))
 
 
 def queries_cell(queries: int, defined: Iterable[int]) -> Cell:
-    """How many queries of a group its numbers rest on; those without gold say nothing of a metric.
+    """How many queries of a group its numbers are based on; queries without gold have no value.
 
     >>> queries_cell(30, [4, 4]), queries_cell(1200, [1200, 900]), queries_cell(30, [])
     ('4 of 30', 1200, 30)
@@ -100,14 +100,14 @@ def queries_cell(queries: int, defined: Iterable[int]) -> Cell:
 
 
 def relevance_counts(rows: Iterable[SummaryRow | Difference]) -> list[int]:
-    """On how many queries each metric of what was found is defined; of other metrics where there is none such."""
+    """On how many queries each relevance metric is defined; if there are none, each other metric."""
     listed = list(rows)
     found = [row.n for row in listed if isinstance(parse_metric(row.metric), Relevance)]
     return found or [row.n for row in listed]
 
 
 def difference_table(found: Sequence[Difference], before: str, after: str, note: str | None = None) -> Table:
-    """Metrics of two kinds of lists beside each other, with what the second changes."""
+    """Metrics of two kinds of lists side by side, with their difference."""
     rows = [
         [
             d.metric,
@@ -123,13 +123,13 @@ def difference_table(found: Sequence[Difference], before: str, after: str, note:
 
 
 def _unit(name: str) -> str:
-    """Percentage points for shares; a number of documents is none."""
+    """Percentage points for shares, otherwise the unit of the metric."""
     metric = parse_metric(name)
     return "pp" if metric.range == (0.0, 1.0) else metric.unit
 
 
 def listing_table(listing: Listing) -> Table:
-    """A list as a table, each text cut to a line or two."""
+    """A list as a table, with each text cut to a line or two."""
     facts = list(dict.fromkeys(name for line in listing.lines for name in line.facts))
     states = [Column("")] if any(line.state for line in listing.lines) else []
     places = [Column("#")] if any(line.place for line in listing.lines) else []
@@ -161,7 +161,7 @@ def texts(kind: TextKind, *said: tuple[object, str]) -> list[Block]:
 
 
 def as_table(figure: Picture) -> Table:
-    """The numbers of a picture, for terminals, for Markdown, and for those who do not see it."""
+    """The numbers of a picture as a table, for terminals, Markdown and screen readers."""
     if isinstance(figure, Chart):
         xs = sorted({x for series in figure.series for x in series.x})
         marks = "; ".join(f"{figure.x_title} = {mark.x:g}: {mark.text}" for mark in figure.marks)
@@ -194,7 +194,7 @@ def _at(series: Series, x: float) -> Cell:
 
 
 def without_repeats(blocks: Sequence[Block]) -> list[Block]:
-    """Blocks for where nothing can be drawn: a picture whose numbers stand beside it is left out."""
+    """Blocks for text output: leaves out pictures whose numbers are also in a table."""
     return [block for block in blocks if not (isinstance(block, Figure) and block.told)]
 
 
@@ -216,7 +216,7 @@ def write_cell(value: Cell, style: str) -> str:
 
 
 def is_unbroken(table: Table, column: int) -> bool:
-    """Whether its cells are nothing but numbers, intervals among them, which no line may break."""
+    """Whether all cells are numbers or intervals, which must not wrap."""
     cells = [write_cell(row[column], table.columns[column].style) for row in table.rows]
     if table.rows and all(isinstance(row[column], Interval) for row in table.rows):
         return True
@@ -224,7 +224,7 @@ def is_unbroken(table: Table, column: int) -> bool:
 
 
 def is_numeric(table: Table, column: int) -> bool:
-    """Whether a column is read as numbers, which stand at its right edge."""
+    """Whether a column holds numbers, which are right-aligned."""
     if table.columns[column].style != "text":
         return True
     cells = [write_cell(row[column], "text") for row in table.rows if row[column] is not None]

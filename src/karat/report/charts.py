@@ -1,7 +1,7 @@
 """Charts as SVG, made from the figures of a report.
 
-They fit any width without a script: x goes by per cent of the width and y by pixels, so that letters and dots keep
-their size. Colours are CSS variables of the page; what they tell is also told by shape, dash or place.
+They fit any width without a script: x is in per cent of the width and y in pixels, so that text and dots keep their
+size. Colours are CSS variables of the page; shape, dash or position carry the same information.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from karat.report.svg import (
 from karat.results.numbers import counted, interval
 
 _LINES_HEIGHT = 240
-_WIDE = 1000  # units of the part that is stretched to the width
-_SHAPES = ("circle", "square", "up", "diamond")  # dashes and colours of the same number are in the style sheet
-_TICKS = 8  # places of the axis that are named one by one
-_LETTER = 13  # pixels from one line of letters to the next
-_ROWS = _LINES_HEIGHT // _LETTER - 2  # lines of letters between the top and the axis
-_NARROWEST, _DIGIT, _GAP = 300, 7, 6  # pixels of the axis on a narrow page, of a digit, and between two numbers
+_WIDE = 1000  # units of the part that is stretched
+_SHAPES = ("circle", "square", "up", "diamond")  # dashes and colours with the same index are in the style sheet
+_TICKS = 8  # values that each get their own tick
+_LETTER = 13  # pixels between two lines of text
+_ROWS = _LINES_HEIGHT // _LETTER - 2  # lines of text between the top and the axis
+_NARROWEST, _DIGIT, _GAP = 300, 7, 6  # pixels: axis on a narrow page, digit, gap between two numbers
 _BAR_ROW, _THICK = 44, 20
-_ROOM = 0.09  # share of the width under which a bar has no room for words
+_ROOM = 0.09  # share of the width below which a bar has no room for text
 _KINDS = 5
-_DOT_ROW = 36  # pixels; on a narrow page a row's name stands above its dots
+_DOT_ROW = 36  # pixels; on a narrow page a row's name is above its dots
 _OTHERS = ("square", "cross", "diamond", "stroke")
 _SCATTER_HEIGHT = 320
-_EDGE = 0.05  # of the scale, so that spots at its ends are whole
-_LARGEST = 2.6  # times the size of a mark, for the spot with most queries
+_EDGE = 0.05  # of the scale, so that spots at its ends are not cut
+_LARGEST = 2.6  # factor for the spot with the most queries
 _SPOT_SHAPES = {"gained": "up", "lost": "down", "same": "circle"}
 _SPARK_WIDTH, _SPARK_HEIGHT, _MARGIN = 64, 14, 4
 _SPARK = (
@@ -55,7 +55,7 @@ _SPARK = (
 
 
 def draw(figure: Chart | Dots | Bars | Scatter, ident: str) -> Markup:
-    """An SVG with its legend. `ident`: a name that no other chart of the page has."""
+    """Returns an SVG with its legend. `ident`: unique on the page."""
     if isinstance(figure, Chart):
         return draw_lines(figure, ident)
     if isinstance(figure, Dots):
@@ -101,7 +101,7 @@ def _at(chart: Chart, x: float) -> str:
 
 
 def _with_room(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Those whose words do not run into the ones before, on the narrowest page.
+    """Returns the ticks whose labels do not overlap on the narrowest page.
 
     >>> _with_room([(0.0, "0.025"), (0.7, "0.0303"), (0.8, "0.0313"), (0.99, "0.0325"), (1.0, "0.0326")])
     [(0.0, '0.025'), (0.7, '0.0303'), (0.99, '0.0325')]
@@ -118,12 +118,12 @@ def _marks(chart: Chart, x: Scale) -> Iterator[Markup]:
     for i, found in enumerate(chart.marks):
         share = x.share(found.x)
         yield line(share, 0, share, _LINES_HEIGHT, "mark")
-        place, dx = ("mark-words end", -6) if share > 0.5 else ("mark-words", 6)  # on the side where there is room
+        place, dx = ("mark-words end", -6) if share > 0.5 else ("mark-words", 6)  # on the side with more room
         yield text(found.text, share, _LINES_HEIGHT - 10 - _LETTER * (i % _ROWS), place, dx=dx)
 
 
 def _line(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
-    """Band and line in units that are stretched; both break where there is no value."""
+    """Band and line in stretched units; both break at missing values."""
     low, high = series.low or (), series.high or ()
     for run in _runs(series.y):
         at = [x.share(series.x[j]) * _WIDE for j in run]
@@ -136,7 +136,7 @@ def _line(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
 
 
 def _whiskers(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
-    """The interval of a value that stands alone: a band there would have no width."""
+    """The interval of an isolated value, for which a band would have no width."""
     low, high = series.low or (), series.high or ()
     for run in _runs(series.y):
         if len(run) == 1 and low and high:
@@ -147,7 +147,7 @@ def _whiskers(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
 
 
 def _runs(values: Sequence[float | None]) -> list[list[int]]:
-    """Places of values that stand together, without a gap between them."""
+    """Indices of consecutive values without a gap."""
     groups = groupby(range(len(values)), lambda i: values[i] is None)
     return [list(run) for is_gap, run in groups if not is_gap]
 
@@ -202,7 +202,7 @@ def _bar(bar: Bar, bars: Bars, scale: Scale, y: float) -> Markup:
         height=_THICK,
         class_=_kind(bar.kind),
     )
-    # A waterfall's bars stand apart, so that words fit beside them; those of a stack need room inside.
+    # In a waterfall, text fits next to a bar; in a stack it needs room inside.
     alone = sum(other.name == bar.name for other in bars.bars) == 1
     if high - low >= _ROOM:
         return drawn + text(bar.text, (low + high) / 2, y + 4, f"inside i{bar.kind % _KINDS}")
@@ -255,7 +255,7 @@ def _draw_scatter(scatter: Scatter, ident: str) -> Markup:
     scale = Scale(low - edge, high + edge)
     parts = list(_frame(scatter, scale))
     most = max((spot.count for spot in scatter.spots), default=1)
-    # The largest first, so that none hides a smaller one.
+    # The largest first, so that they do not hide smaller ones.
     parts += [_spot(spot, scatter, scale, most) for spot in sorted(scatter.spots, key=lambda s: -s.count)]
     counts = {kind: sum(s.count for s in scatter.spots if s.kind == kind) for kind in _SPOT_SHAPES}
     told = f"{scatter.y_title} against {scatter.x_title}: " + ", ".join(f"{n} {kind}" for kind, n in counts.items())
@@ -278,8 +278,8 @@ def _spot(spot: Spot, scatter: Scatter, scale: Scale, most: int) -> Markup:
 
 
 def draw_spark(cell: Interval, ends: Range) -> Markup:
-    """Hidden from those who do not see it: the text beside it says the same."""
-    # Numbers alone, so nothing to escape; made here, since a page has hundreds of them.
+    """Hidden from screen readers: the text next to it says the same."""
+    # Only numbers, so nothing to escape; made here because a page has hundreds of them.
     scale = Scale(*ends)
     parts = ""
     if scale.low < 0 < scale.high:

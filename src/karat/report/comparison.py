@@ -53,28 +53,28 @@ from karat.results.queries.changed import changed_queries
 from karat.results.result import Result
 from karat.scoring.metrics.grammar import parse_metric
 
-_SEGMENT_METRICS = 2  # differences with intervals that fit beside each other
+_SEGMENT_METRICS = 2  # differences with intervals that fit side by side
 _PREFERRED = ("recall@5", "ndcg@5")
 _MOVED = 3
 _BY_JUDGE = (
-    "The judge's labels count where the gold has none. Metrics that are not here stay with the gold. A judge errs: "
-    "`karat labels calibrate` tells how often."
+    "The judge's labels count where the gold set has none. Metrics not listed here use the gold set only. Judges make "
+    "mistakes: `karat labels calibrate` shows how often."
 )
 _ADJUSTED = (
-    "Many comparisons find something by chance. Holm: adjusted p for decisions (even one false find is "
-    "unlikely). BH (Benjamini–Hochberg): adjusted p for exploration (few of the finds are false)."
+    "With many comparisons, some differences appear by chance. Holm: adjusted p for decisions (even one false positive "
+    "is unlikely). BH (Benjamini–Hochberg): adjusted p for exploration (few false positives)."
 )
 _SHOWN = 5
 _IN_A_TITLE = {"unclear": "no clear difference", "same": "the same", "too few": "too few queries to say"}
 _NOTE = (
-    "strict bounds: between which ends any labels of the unjudged hits would leave the difference, the same labels for "
-    "both runs. labels to flip: the fewest pairs that, if all were relevant, would leave the run that is ahead no "
-    "longer ahead; ≤: found greedily, and fewer might do."
+    "strict bounds: the smallest and the largest difference that any labels for the unjudged hits could give, with the "
+    "same labels for both runs. labels to flip: the fewest pairs that would cost the leading run its lead if all of "
+    "them were relevant. ≤: from a greedy search, fewer may be enough."
 )
 
 
 def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> Report:
-    """`sides`: what was compared, in the same order; a page has pictures of it and tells what it was made from."""
+    """Builds the report. `sides`: the compared results in the same order, for a page with charts and provenance."""
     if sides:
         return comparison_page(comparison, sides)
     sections = [Section("all", "All comparisons", _all(comparison))] if len(comparison.pairs) > 1 else []
@@ -84,13 +84,13 @@ def comparison_report(comparison: Comparison, sides: Sequence[Result] = ()) -> R
         if pair.findings:
             sections.append(Section(f"findings-{number}", f"What to do: {title}", finding_blocks(pair.findings)))
     queries = {pair.queries for pair in comparison.pairs}
-    on = f", {queries.pop():,} queries" if len(queries) == 1 else ""
+    on = f", {counted(queries.pop())}" if len(queries) == 1 else ""
     return Report(f"Compared with {comparison.baseline}{on}", sections)
 
 
 def comparison_page(comparison: Comparison, sides: Sequence[Result] = (), gold: str = "") -> Report:
-    """For pages: what changed at a glance, what to do, then the differences and everything behind them. `gold`: what
-    the gold set is called where it has no name."""
+    """For pages: what changed at a glance, what to do, then the differences in detail. `gold`: the label of the gold
+    set if it has no name."""
     first, todo = list[Block](), list[Section]()
     several = len(comparison.pairs) > 1
     for number, (pair, title) in enumerate(zip(comparison.pairs, _titles(comparison), strict=True), 1):
@@ -105,12 +105,12 @@ def comparison_page(comparison: Comparison, sides: Sequence[Result] = (), gold: 
 
 
 def comparison_sections(comparison: Comparison, sides: Sequence[Result]) -> list[Section]:
-    """What a page shows of a comparison besides its overview and what to do."""
+    """The sections of a page after its overview and what to do."""
     sections = [Section("all", "All comparisons", _all(comparison))] if len(comparison.pairs) > 1 else []
     for number, title in enumerate(_titles(comparison), 1):
         sections += _pair_sections(comparison, number, title, sides, page=True)
     for name, side in zip(_names(comparison), sides, strict=False):
-        sections.append(Section("artifacts", f"Made from: {name}", Artifacts().full_blocks(side)))
+        sections.append(Section("artifacts", f"Inputs and settings: {name}", Artifacts().full_blocks(side)))
     level = comparison.statistics["level"]
     return [msgspec.structs.replace(s, blocks=with_difference_note(s.blocks, level)) for s in sections]
 
@@ -118,7 +118,7 @@ def comparison_sections(comparison: Comparison, sides: Sequence[Result]) -> list
 def _pair_sections(
     comparison: Comparison, number: int, title: str, sides: Sequence[Result] = (), *, page: bool = False
 ) -> list[Section]:
-    """`page`: what an overview tells is not told again, and nothing is explained twice."""
+    """`page`: does not repeat the overview or any explanation."""
     pair = comparison.pairs[number - 1]
     blocks: list[Block] = [] if page else _notes(pair)
     blocks += [*differences_picture(comparison, pair), *_differences(comparison, pair.differences, page)]
@@ -128,7 +128,7 @@ def _pair_sections(
         blocks.append(score_note(comparison.statistics["level"], sides[number].cluster))
     sections = [Section(f"pair-{number}", title, blocks)]
     if opened := _open_label_blocks(pair):
-        sections.append(Section(f"bounds-{number}", f"What unjudged hits leave open: {title}", opened))
+        sections.append(Section(f"bounds-{number}", f"Effect of unjudged hits: {title}", opened))
     if pair.by_judge:
         judged: list[Block] = [Text(_BY_JUDGE), *_differences(comparison, pair.by_judge, page)]
         sections.append(Section(f"by-judge-{number}", f"With the judge's labels: {title}", judged))
@@ -138,7 +138,7 @@ def _pair_sections(
 
 
 def _names(comparison: Comparison) -> list[str]:
-    """Of the baseline and of each candidate, as a page calls them."""
+    """Names of the baseline and of each candidate, as shown on a page."""
     return run_names([comparison.baseline, *(pair.candidate for pair in comparison.pairs)])
 
 
@@ -167,7 +167,7 @@ def _headline(pair: CandidateComparison) -> Difference | None:
 
 
 def _tiles(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
-    """The most telling differences, how sure they are, and on how many queries."""
+    """The key differences with their intervals, and the number of queries."""
     telling = leading_metrics([parse_metric(d.metric) for d in pair.differences])
     by_name = {d.metric: d for d in pair.differences}
     tiles = []
@@ -179,7 +179,7 @@ def _tiles(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
         limits = "" if d.low is None else difference(d.delta, unit, (d.low, d.high), digits).partition(" ")[2]
         sides = f"{written(d.baseline, shown)} → {written(d.candidate, shown)}"
         tiles.append(Tile(d.metric, change, f"{limits} {_reading(comparison, d)}\n{sides}".strip()))
-    found = Tiles("What changed most tellingly", [*tiles, Tile("queries", f"{pair.queries:,}")], told=True)
+    found = Tiles("Key differences", [*tiles, Tile("queries", f"{pair.queries:,}")], told=True)
     return [found, difference_note(comparison.statistics["level"], tested=_tested(pair.differences))]
 
 
@@ -191,7 +191,7 @@ def _notes(pair: CandidateComparison) -> list[Block]:
 
 
 def _although(pair: CandidateComparison) -> str:
-    """Equal scores of other lists are not the same as no change at all."""
+    """Says whether the lists differ: equal scores do not mean that nothing changed."""
     if pair.other_lists is None:
         return ""
     if not pair.other_lists:
@@ -201,15 +201,15 @@ def _although(pair: CandidateComparison) -> str:
 
 
 def _by_query(comparison: Comparison, pair: CandidateComparison, sides: Sequence[Result], number: int) -> list[Section]:
-    """On a page every list that changed can be looked at; elsewhere those that changed most are named."""
+    """On a page, every list that changed; elsewhere, a table of the largest changes."""
     blocks = _both_lists(pair, sides[0], sides[number]) if sides else []
     if blocks:
         return [Section(f"queries-{number}", f"Query by query: {_names(comparison)[number]}", blocks)]
     if not pair.changes:
         return []
-    title = f"Changed most by {pair.changes[0].metric}: {pair.candidate} against {comparison.baseline}"
+    title = f"Largest changes in {pair.changes[0].metric}: {pair.candidate} against {comparison.baseline}"
     saved = [side.system or side.run for side in sides and (sides[0], sides[number]) if side.lists is None]
-    said = f"No lists to look at: of {' and '.join(saved)} a saved result was given, which keeps no hits."
+    said = f"No hits to show: saved results do not contain hits ({' and '.join(saved)})."
     return [Section(f"changes-{number}", title, [_changes(comparison, pair), *texts("note", (saved, said))])]
 
 
@@ -222,7 +222,7 @@ def _both_lists(pair: CandidateComparison, baseline: Result, candidate: Result) 
 
 
 def _judged(pair: CandidateComparison) -> list[Block]:
-    """How much of both lists the gold knows; without a word where a row of the table says it and all is well."""
+    """How much of both lists is judged; nothing if the table already says so and there is no warning."""
     found = pair.judged
     if found is None:
         return []
@@ -236,9 +236,9 @@ def _differences(comparison: Comparison, found: Sequence[Difference], page: bool
     tested = _tested(found)
     columns = ("metric", "baseline", "candidate", _level(comparison), *tested * ("p",), "+/=/−", "reading")
     alpha = _alpha(comparison)
-    reading = f"reading: better or worse where the interval leaves out 0 and p is at most {alpha}, else unclear."
-    reading = reading if tested else "reading: by the interval, and p, which is not shown."
-    p = "p: chance of a difference this large if neither were better, for each metric alone. "
+    reading = f"reading: better or worse if the interval excludes 0 and p is at most {alpha}, otherwise unclear."
+    reading = reading if tested else "reading: based on the interval and on p (not shown)."
+    p = "p: probability of a difference this large if neither were better, for each metric on its own. "
     shown = table(columns, [_row(comparison, d, tested) for d in found])
     if not page:
         return [msgspec.structs.replace(shown, note=p * tested + reading)]
@@ -246,7 +246,7 @@ def _differences(comparison: Comparison, found: Sequence[Difference], page: bool
 
 
 def _tested(found: Sequence[Difference]) -> bool:
-    """Whether somebody asked for p-values: a column without any would tell nothing."""
+    """Whether p-values were requested; otherwise the column would be empty."""
     return any(d.p is not None for d in found) or not any(d.n for d in found)
 
 
@@ -273,7 +273,7 @@ def _row(comparison: Comparison, d: Difference, tested: bool) -> list[Cell]:
 
 
 def _reading(comparison: Comparison, d: Difference) -> str:
-    """What interval and p say together; files of older versions do not have it."""
+    """The reading of interval and p together; computed here because older files do not have it."""
     direction = "lower" if d.metric in comparison.lower_is_better else "higher"
     said = reading_of(d.delta, direction, certain=d.certain, few=d.few, moved=bool(d.wins or d.losses))
     return "–" if said == "undefined" else said
@@ -293,7 +293,7 @@ def _all(comparison: Comparison) -> list[Block]:
         for pair in comparison.pairs
         for d in pair.differences
     ]
-    note = "reading: by the interval of each alone, not adjusted for their number."
+    note = "reading: based on each interval on its own, not adjusted for the number of comparisons."
     return [table(columns, rows, note), *texts("note", (tested, _ADJUSTED))]
 
 
@@ -309,7 +309,7 @@ def _segments(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
             columns.append(interval_column(title, (row[2 + (1 + tested) * i] for row in rows)))
             columns += tested * [Column("p (BH)")]
         blocks.append(Table(columns, rows))
-    told = "p (BH): adjusted for the number of segments; to explore, not to decide."
+    told = "p (BH): adjusted for the number of segments; for exploration, not for decisions."
     return [*blocks, *few_warning(pair.segments), *texts("note", (tested, told))]
 
 
@@ -323,14 +323,14 @@ def _segment_row(comparison: Comparison, group: SegmentDifferences, shown: list[
 
 
 def _changes(comparison: Comparison, pair: CandidateComparison) -> Table:
-    # Saved results keep no hits, and many gold sets no text: a column of dashes would tell nothing.
+    # Saved results have no hits, and many gold sets no text: leave out columns of dashes.
     lists = any(change.fell_out or change.came_in for change in pair.changes)
     asked = any(change.query for change in pair.changes)
     columns = ["query", pair.changes[0].metric, "change", *lists * ("fell out", "came in"), *asked * ("text",)]
     rows = [_change_row(comparison, change, lists, asked) for change in pair.changes]
     depths = {change.k for change in pair.changes}
     top = f"the top {depths.pop()}" if len(depths) == 1 else "each query's top k"
-    note = f"hits of {top}, relevant ones first, with their grade" if lists else None
+    note = f"hits in {top} with their grade, relevant ones first" if lists else None
     return table(columns, rows, note)
 
 
@@ -354,12 +354,12 @@ def _open_label_blocks(pair: CandidateComparison) -> list[Block]:
     if not pair.bounds:
         return []
     rows = [_bounds_row(found) for found in pair.bounds]
-    columns = ("metric", "gold only (pp)", "strict bounds (pp)", "who is ahead", "labels to flip")
+    columns = ("metric", "gold only (pp)", "strict bounds (pp)", "leader", "labels to flip")
     return [table(columns, rows), Text(_NOTE, "note", explains="bounds of differences"), *_hangs_on(pair)]
 
 
 def _hangs_on(pair: CandidateComparison) -> list[Block]:
-    """The pairs behind the metric by which the changed queries go, or else behind the first that can be flipped."""
+    """The pairs behind the metric of the changed queries, or behind the first metric that can be flipped."""
     leading = {change.metric for change in pair.changes}
     flips = [(found.metric, found.flip) for found in pair.bounds if found.flip]
     if not flips:
@@ -367,7 +367,7 @@ def _hangs_on(pair: CandidateComparison) -> list[Block]:
     metric, taken = min(flips, key=lambda flip: flip[0] not in leading)
     named = ", ".join(f"{p.item} ({p.query_id})" for p in taken.pairs[:_SHOWN])
     more = taken.labels - min(len(taken.pairs), _SHOWN)
-    return [Text(f"{metric} hangs on {named}{f' and {more:,} more' if more else ''}.")]
+    return [Text(f"{metric} depends on {named}{f' and {more:,} more' if more else ''}.")]
 
 
 def _bounds_row(found: BoundedDifference) -> list[Cell]:
@@ -379,7 +379,7 @@ def _bounds_row(found: BoundedDifference) -> list[Cell]:
 
 def _bounds_reading(found: BoundedDifference) -> str:
     if found.settled:
-        return f"{'candidate' if found.low > 0 else 'baseline'}, whatever the labels"
+        return f"{'candidate' if found.low > 0 else 'baseline'}, for any labels"
     if found.low == found.high:
-        return "neither, whatever the labels"
-    return "hangs on missing labels"
+        return "neither, for any labels"
+    return "depends on missing labels"

@@ -22,7 +22,7 @@ _GRID = 40
 
 
 def differences_picture(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
-    """The differences of all shares, on one axis with zero on it."""
+    """The differences of all shares on one axis that includes zero."""
     rows = [Dot(d.metric, difference_cell(d, "pp")) for d in pair.differences if comparison.units[d.metric] == "pp"]
     shown = [row for row in rows if row.value.value is not None]
     ends = around((v for row in shown for v in (row.value.low, row.value.high) if v is not None), zero=True)
@@ -33,7 +33,7 @@ def differences_picture(comparison: Comparison, pair: CandidateComparison) -> li
 
 
 def sides_pictures(pair: CandidateComparison, baseline: Result, candidate: Result) -> list[Block]:
-    """The candidate's scores beside the baseline's, and query by query in the metric that decides what changed."""
+    """The scores of both sides, and query by query in the headline metric."""
     blocks = panel_picture(candidate, baseline)
     if metric := headline_metric([parse_metric(d.metric) for d in pair.differences]):
         blocks.append(_scatter(metric, baseline, candidate))
@@ -41,7 +41,7 @@ def sides_pictures(pair: CandidateComparison, baseline: Result, candidate: Resul
 
 
 def _scatter(metric: Metric, baseline: Result, candidate: Result) -> Scatter:
-    paired = paired_sides(baseline, candidate, force=True)  # whoever compares has asked already
+    paired = paired_sides(baseline, candidate, force=True)  # already checked by the comparison
     before, after = (side.values[str(metric)] for side in (paired.baseline, paired.candidate))
     defined = ~(np.isnan(before) | np.isnan(after))
     first, other = (f"{metric} of {side.system or side.run}" for side in (baseline, candidate))
@@ -55,7 +55,7 @@ def _scatter(metric: Metric, baseline: Result, candidate: Result) -> Scatter:
 
 
 def _spots(before: Floats, after: Floats, higher: bool) -> list[Spot]:
-    """Queries with the same pair of values together; very many different pairs are drawn on a grid."""
+    """Groups queries with the same pair of values; many different pairs are drawn on a grid."""
     places = Counter(zip(before.round(4).tolist(), after.round(4).tolist(), strict=True))
     if len(places) > _SPOTS:
         step = max(float(np.ptp(np.concatenate([before, after]))), SAME) / _GRID

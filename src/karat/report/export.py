@@ -1,4 +1,4 @@
-"""Results as files: HTML, JSON, Markdown, CSV and Parquet, by the ending of the name."""
+"""Results as files: HTML, JSON, Markdown, CSV and Parquet, by file extension."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def to_html(results: list[Result], command: str = "") -> bytes:
 
 
 def page(report: Report, command: str = "") -> bytes:
-    """A report as a page, cut to what one may weigh."""
+    """Renders a report as a page, cut to its size limit."""
     from karat.report.fit import fitted
     from karat.report.renderers.html import block_weight, render_html
 
@@ -60,8 +60,8 @@ TABLES: dict[str, Callable[[Result], pl.DataFrame]] = {
 def export(results: list[Result], target: str, command: str = "") -> Path:
     """Write `target`: out.html, out.json or out.md with everything, or a table, `summary=out.csv` naming which.
 
-    CSV and Parquet hold one table (the scores where none is named); JSON and Markdown hold one that is named.
-    A page says by which command it was made.
+    CSV and Parquet hold one table, by default the scores; JSON and Markdown hold one if it is named.
+    A page shows the command that made it.
     """
     check_target(target)
     table, path = _split(target)
@@ -80,24 +80,26 @@ def export(results: list[Result], target: str, command: str = "") -> Path:
 
 
 def check_target(target: str, inputs: Sequence[str] = ()) -> None:
-    """Refuse a target that cannot or must not be written, before any work is done for it."""
+    """Raises ConfigError for a target that cannot or must not be written, before any work is done."""
     table, path = _split(target)
     refuse_overwriting(path, inputs)
     if path.suffix.lower() not in (PAGE, *FRAMES):
         raise ConfigError(
-            f"cannot tell from the ending what to write to {str(path)!r}",
+            f"unknown file extension of {str(path)!r}",
             code="unknown-output",
             expected=".html, .json, .md, .csv or .parquet",
-            hint="the ending of the file's name says which format",
+            hint="the file extension selects the format",
         )
     if table == RESULT and path.suffix.lower() != ".parquet":
         raise ConfigError(f"a whole result is written to .json or .parquet, not to {path.suffix!r}", hint="-o out.json")
     names = (*TABLES, *_FOUND, *sorted(ANALYSES.everything()))
     if table is not None and table != RESULT and table.partition(".")[0] not in names:
-        raise ConfigError(f"no table {table!r}", code="unknown-table", hint="there are: " + ", ".join(names))
+        raise ConfigError(f"unknown table {table!r}", code="unknown-table", hint="available: " + ", ".join(names))
     if table is not None and path.suffix.lower() == PAGE:
         raise ConfigError(
-            f"a page holds everything, not only {table!r}", code="unknown-output", hint=f"-o {path}, or {table}=out.md"
+            f"a page always holds everything, not only {table!r}",
+            code="unknown-output",
+            hint=f"-o {path}, or {table}=out.md",
         )
     check_writable(path)
 
@@ -106,7 +108,7 @@ _FOUND = ("bands", "findings")
 
 
 def found_frame(name: str) -> Callable[[Result], pl.DataFrame]:
-    """A table of an analysis, such as `latency.stages`, of the bands or of the findings."""
+    """Returns a function for a table of an analysis (such as `latency.stages`), the bands or the findings."""
     from karat.report.tables import find_table, frame_of, tables_of
 
     def frame(result: Result) -> pl.DataFrame:
@@ -118,9 +120,9 @@ def found_frame(name: str) -> Callable[[Result], pl.DataFrame]:
 
 def _only_one(results: list[Result]) -> Result:
     if len(results) > 1:
-        what = f"a Parquet file holds one result, and the run has {len(results)}"
+        what = f"a Parquet file holds one result, but the run has {len(results)}"
         systems = ", ".join(r.system for r in results)
-        raise ConfigError(what, code="several-systems", hint=f"pick one with --system: {systems}")
+        raise ConfigError(what, code="several-systems", hint=f"choose one with --system: {systems}")
     return results[0]
 
 
@@ -146,7 +148,7 @@ def _markdown(frame: pl.DataFrame, name: str) -> bytes:
 
 
 PAGE = ".html"
-RESULT = "result"  # the whole of it, as Parquet
+RESULT = "result"  # the whole result, as Parquet
 WHOLE: dict[str, Callable[[list[Result]], bytes]] = {
     ".json": to_json,
     ".md": lambda results: "\n".join(render_markdown(evaluation_report(r)) for r in results).encode(),

@@ -1,7 +1,7 @@
-"""A report cut to what a page may weigh: every query that fits with readable texts, and texts as long as there is room.
+"""Cuts a report to the size limit of a page: as many queries as fit with readable texts, and texts as long as possible.
 
-Only examples are cut, for nothing else grows with the queries. What several of them show is written once, at the end,
-where its id is looked up (docs/decisions/009).
+Only examples are cut, because nothing else grows with the number of queries. Texts that several examples share are
+written once, at the end, and looked up by id (docs/decisions/009).
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from karat.report.readable import is_verbatim
 from karat.results.queries.shown import MarkedText, cut
 
 SIGNS = "✓ hit, ✗ miss (judged not relevant), ? not judged."
-LIMIT = 1_495_000  # bytes of a page that is to stay under 1.5 MB: headings and notes are only estimated
-WHOLE = 2_000  # letters of a text that need not be known beyond
-_PAGE, _SECTION = 36_000, 400  # bytes of style and script; of a section's heading, contents and notes
-_LEAST, _FULL, _MOST = 20, 160, 300  # letters: with fewer a text cannot be read; of a query in full; of any
-_SHARED, _LONGER = 3, 3  # a text that so many queries show stands at the end, and may be so many times as long
-_NUMBER, _LONG = "§", 8  # before a number that stands for an id; letters of an id that is worth one
-_LAST = 30  # of a section's queries, kept where not all can be: the sample, or the mildest
+LIMIT = 1_495_000  # bytes, to stay under 1.5 MB: the size of headings and notes is only estimated
+WHOLE = 2_000  # characters of a text that are ever needed
+_PAGE, _SECTION = 36_000, 400  # bytes of style and script; of a section's heading, entry in the contents and notes
+_LEAST, _FULL, _MOST = 20, 160, 300  # characters: fewest that can be read; of a query in full; of any text
+_SHARED, _LONGER = 3, 3  # queries that share a text before it moves to the end; how many times longer it may be there
+_NUMBER, _LONG = "§", 8  # prefix of a number that replaces an id; longest id that is not replaced
+_LAST = 30  # of a section's queries, kept if not all fit: the sample, or the mildest
 _TEXT, _CUT, _END, _MARK = 3, 3, 9, 18  # bytes of markup: of a text in a line, of its dots, at the end, of a mark
-_CLEARLY = 0.8  # of the room: with less there is no need to look closer
+_CLEARLY = 0.8  # of the room: below this, the estimate is good enough
 _MARKUP = re.compile("[&<>'\"]")
-_Piece: TypeAlias = tuple[int, int, float, int, int]  # example, letters, bytes a letter, letters in any case, times
+_Piece: TypeAlias = tuple[int, int, float, int, int]  # example, length, bytes per character, least length, factor
 Weigh: TypeAlias = Callable[[Block], int]  # bytes of a block on a page
 
 
 def fitted(report: Report, weigh: Weigh) -> Report:
-    """The report with as many queries and as much of their texts as a page has room for, and with a word about it."""
+    """Returns the report with as many queries and as much of their texts as fit on a page, and a note about it."""
     groups = [[b for b in s.blocks if isinstance(b, Example)] for s in report.sections]
     others = (b for s in report.sections for b in s.blocks if not isinstance(b, Example))
     room = LIMIT - _PAGE - _SECTION * len(report.sections) - sum(map(weigh, others))
@@ -51,7 +51,7 @@ def fitted(report: Report, weigh: Weigh) -> Report:
 
 
 def _bare(example: Example) -> Example:
-    """Without its texts."""
+    """Returns the example without its texts."""
     if not _has_texts(example):
         return example
     bare = msgspec.structs.replace
@@ -60,8 +60,8 @@ def _bare(example: Example) -> Example:
 
 
 def _fewer(groups: list[list[Example]], bare: dict[int, int], room: float) -> tuple[list[list[Example]], _Plan]:
-    """The examples of each section. Where texts would be too short to be read, long ids become numbers; where that is
-    not enough, only the first and some of the last examples stay."""
+    """Returns the examples of each section. If texts would be too short to read, long ids become numbers; if that is
+    not enough, only the first and some of the last examples are kept."""
     share, kept, numbered = 1.0, groups, False
     while True:
         plan = _Plan([example for group in kept for example in group], bare, numbered)
@@ -69,7 +69,7 @@ def _fewer(groups: list[list[Example]], bare: dict[int, int], room: float) -> tu
         if weight <= room or not plan.examples:
             return kept, plan
         if numbered:
-            share *= min(max(room / weight, 0.1), 0.98)  # those in full stay, so that a second step may be needed
+            share *= min(max(room / weight, 0.1), 0.98)  # those in full are kept, so a second step may be needed
             kept = [_first_and_last(group, int(len(group) * share)) for group in groups]
         numbered = True
 
@@ -95,20 +95,22 @@ def _cut(blocks: Sequence[Block], kept: list[Example], left_out: int, plan: _Pla
 
 
 def _notes(left_out: int, plan: _Plan, letters: int) -> Iterator[str]:
-    there = " A text that does not stand beside its id is under Passages at the end." if plan.shared else ""
-    yield SIGNS + there + (f" {_NUMBER}1, {_NUMBER}2 … are numbers of long ids there." if plan.numbers else "")
+    there = " Texts that are not next to their id are under Passages at the end." if plan.shared else ""
+    yield (
+        SIGNS + there + (f" {_NUMBER}1, {_NUMBER}2 … are short for the long ids listed there." if plan.numbers else "")
+    )
     if plan.has_texts and letters < _MOST:
-        others = [f"{_full(letters)} where words are marked"] if letters < _FULL else []
-        others += [f"{letters * _LONGER} from the start under Passages"] if plan.shared else []
+        others = [f"{_full(letters)} where words are highlighted"] if letters < _FULL else []
+        others += [f"{letters * _LONGER} from the start of the text under Passages"] if plan.shared else []
         also = f" ({', '.join(others)})" if others else ""
-        yield f"So that the page stays small, texts are cut to {letters} letters around the query's words{also}."
+        yield f"To keep the page small, texts are cut to {letters} characters around the query's words{also}."
     if left_out:
         queries = "1 query is" if left_out == 1 else f"{left_out:,} queries are"
-        yield f"So that the page stays small, {queries} left out, before the last {_LAST} here."
+        yield f"To keep the page small, {queries} left out before the last {_LAST}."
 
 
 class _Plan:
-    """What the texts of some examples weigh, and which of them are written once."""
+    """The size of the texts of some examples, and which of them are written once."""
 
     def __init__(self, examples: list[Example], bare: dict[int, int], numbered: bool = False) -> None:
         self.examples = examples
@@ -127,11 +129,11 @@ class _Plan:
         return self._pieces.size > 0
 
     def letters(self, room: float, weigh: Weigh) -> int:
-        """How long texts may be, so that all of it fits."""
+        """Returns how long texts may be so that everything fits."""
         letters = self._estimated(room)
         if not self.has_texts or self.weights(letters).sum() < _CLEARLY * room:
             return letters
-        # Marks stand closer together where a text is cut than elsewhere, so that it may be more than estimated.
+        # Marks are denser in a cut text, so it may be larger than estimated.
         while letters and (weight := self._exact(letters, weigh)) > room:
             letters = min(int(letters * room / weight), letters - 1)
         return letters
@@ -144,14 +146,14 @@ class _Plan:
         return low
 
     def weights(self, letters: int) -> Floats:
-        """Bytes of each example with texts of that length, and last of what stands at the end."""
+        """Bytes of each example with texts of that length; the last value is for the passages at the end."""
         _, long, rate, least, times = self._pieces
         shown = np.minimum(long, np.maximum(letters * times, np.minimum(_full(letters), least)))
         texts = np.bincount(self._owners, rate * shown + _CUT * (shown < long), len(self._fixed))
         return self._fixed + texts
 
     def _exact(self, letters: int, weigh: Weigh) -> int:
-        """Bytes with texts of that length, without an estimate."""
+        """Exact number of bytes with texts of that length."""
         end = (block for section in self.at_the_end(letters) for block in section.blocks)
         return sum(map(weigh, end)) + sum(weigh(self.written(example, letters)) for example in self.examples)
 
@@ -172,11 +174,11 @@ class _Plan:
             Line(self.numbers.get(name, ""), name, text=cut(MarkedText(text), letters * _LONGER).text)
             for name, text in self.shared.items()
         ]
-        said = f"The texts of {len(lines):,} passages that several queries show."
+        said = f"Texts of {len(lines):,} passages that several queries share."
         return [Section("passages", "Passages", [Listing(said, lines)])]
 
     def _standing(self, example: Example) -> Iterator[bool]:
-        """Of each line whether its text stands beside it. In brief not where it is looked up: at the end, or above."""
+        """Whether the text of each line is next to it. In brief, not if it is looked up at the end or above."""
         texts, seen = _texts_of(example), set[str]()
         for line in _lines(example):
             if not line.text or not example.brief or not is_verbatim(line.id):
@@ -209,20 +211,20 @@ class _Plan:
             yield len(self.examples), len(text), self._rate(text), 0, _LONGER
 
     def _rate(self, text: str) -> float:
-        """Bytes a letter."""
+        """Bytes per character."""
         if text not in self._rates:
             self._rates[text] = _bytes(text) / len(text)
         return self._rates[text]
 
     def _saved(self, example: Example) -> int:
-        """Bytes less by numbers for ids."""
+        """Bytes saved by numbers instead of ids."""
         ids = [line.id for line in _lines(example) if line.id in self.numbers] if example.brief else []
         return sum(_bytes(name) - _bytes(self.numbers[name]) for name in ids)
 
 
 def _shared(examples: list[Example]) -> dict[str, str]:
-    """Id → text, of those that several examples show, in the order of ids. Only of ids that have one text and are
-    shown as they are, for they are looked up."""
+    """Id → text for texts that several examples share, sorted by id. Only ids that have a single text and are shown
+    unchanged, because they are looked up."""
     texts: dict[str, set[str]] = defaultdict(set)
     places: Counter[str] = Counter()
     for example in examples:
@@ -244,7 +246,7 @@ def _texts_of(example: Example) -> dict[str, set[str]]:
 
 
 def _numbers(shared: dict[str, str], examples: list[Example]) -> dict[str, str]:
-    """Id → number, of long ones at the end; none where an id looks like a number."""
+    """Id → number for long ids at the end; empty if an id looks like such a number."""
     if any(line.id.startswith(_NUMBER) for example in examples for line in _lines(example)):
         return {}
     return {name: f"{_NUMBER}{at}" for at, name in enumerate(shared, 1) if len(name) > _LONG}
@@ -259,12 +261,12 @@ def _lines(example: Example) -> Iterator[Line]:
 
 
 def _full(letters: int) -> int:
-    """Letters of texts in full, where others have so many."""
+    """Length of texts in full, if others have this length."""
     return min(_FULL, 4 * letters)
 
 
 def _bytes(text: str) -> int:
-    """Of a text on a page."""
+    """Size of a text on a page."""
     if text.isascii() and _MARKUP.search(text) is None:
-        return len(text)  # as nearly all are
+        return len(text)  # the usual case
     return len(str(escape(text)).encode(errors="replace"))

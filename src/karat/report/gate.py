@@ -32,7 +32,7 @@ from karat.results.summary import SummaryRow
 from karat.scoring.metrics.grammar import parse_metric
 
 SHARE = (0.0, 1.0)
-_PICTURED = 30  # rows of a picture; the list has all
+_PICTURED = 30  # rows of a picture; the list has all of them
 ANSWERS = {
     "pass": "May ship",
     "fail": "May not ship",
@@ -42,19 +42,19 @@ ANSWERS = {
 _COUNTED = {
     "pass": "passed",
     "fail": "failed",
-    "inconclusive": "not certain",
+    "inconclusive": "inconclusive",
     "invalid": "could not be judged",
     "not checked": "not checked",
 }
-_URGENT = ("doubts",)  # sections that stand before any verdict
+_URGENT = ("doubts",)  # sections shown before any verdict
 LIMIT = 60_000  # bytes; hosts take about 64 kB
 _ROWS = 50
-_METRICS = 2  # metrics in a breakdown
+_METRICS = 2  # metrics per breakdown
 _TEXT = 120  # characters of a query
 _CELL = 160  # characters of anything else
 _REASON = 500
 _NOTES = 5
-_ANNOTATIONS = 10  # of a kind that GitHub shows of a step
+_ANNOTATIONS = 10  # that GitHub shows per kind and step
 _CRITERIA = "ship-criteria.yaml"
 
 
@@ -63,7 +63,7 @@ def gate_report(found: Verdicts) -> Report:
     blocks += _checks(found)
     blocks.append(Text(f"{ANSWERS[found.outcome]}. {counts(found)}"))
     against = f", compared with {found.baseline}" if found.baseline else ""
-    title = f"{found.run} on {found.queries:,} queries of {found.gold}{against}"
+    title = f"{found.run} on {counted(found.queries)} of {found.gold}{against}"
     return Report(title, [Section("gates", "May it ship?", blocks)], page_title=gate_title(found))
 
 
@@ -103,7 +103,7 @@ def _checks(found: Verdicts) -> list[Verdict]:
 
 
 def _explained_by(verdict: GateVerdict) -> list[str]:
-    """Names of sections, the most telling first."""
+    """Names of sections, the most relevant first."""
     if any(part.kind == "regression" for part in verdict.parts):
         return ["segments-1", "pair-1", "panel"] if verdict.segment else ["pair-1", "panel"]
     measured = {"latency": "latency", "cost": "cost"}
@@ -123,25 +123,25 @@ def gate_title(found: Verdicts) -> str:
 
 
 def _others(section: Section, changed: set[str]) -> Section:
-    """No query twice in brief: where both lists stand beside each other, it has all that it has here."""
+    """Drops queries that the comparison already shows with both lists."""
     blocks = [b for b in section.blocks if not (isinstance(b, Example) and b.brief and b.query_id in changed)]
     moved = len(section.blocks) - len(blocks)
     if not moved:
         return section
-    words = f"{moved:,} of these queries have" if moved > 1 else "One of these queries has"
-    note = Text(f"{words} other hits than before and can be found under Query by query, with both lists.", "note")
+    words = f"{moved:,} of these queries" if moved > 1 else "One of these queries"
+    note = Text(f"{words} returned different hits than before: see Query by query for both lists.", "note")
     first = next((i for i, b in enumerate(blocks) if isinstance(b, Example)), len(blocks))
     return msgspec.structs.replace(section, blocks=[*blocks[:first], note, *blocks[first:]])
 
 
 def _picture(found: Verdicts) -> list[Block]:
-    """Every share that a gate looks at, with its limit."""
+    """Every share that a gate checks, with its limit."""
     rows = [
         Dot(where(v), value_cell(SummaryRow(v.metric, v.n, 0, v.value, v.low, v.high)), [v.limit])
         for v in found.verdicts
         if v.value is not None and parse_metric(v.metric).range == SHARE
     ]
-    return [Dots("What the gates look at", "score", rows[:_PICTURED], SHARE, ["limit"])] if rows else []
+    return [Dots("Values that the gates check", "score", rows[:_PICTURED], SHARE, ["limit"])] if rows else []
 
 
 def where(verdict: GateVerdict) -> str:
@@ -150,25 +150,26 @@ def where(verdict: GateVerdict) -> str:
 
 
 def headline(verdict: GateVerdict) -> str:
-    """Gate, segment, and what follows from the verdict."""
-    return where(verdict) if _unchecked(verdict) else f"{where(verdict)} ({consequence(verdict)})"
+    """Gate and segment, and whether the verdict blocks or only warns."""
+    follows = consequence(verdict)
+    return where(verdict) if follows in ("pass", "not checked") else f"{where(verdict)} ({follows})"
 
 
 def consequence(verdict: GateVerdict) -> str:
     if verdict.blocks:
         return "blocks"
     if verdict.outcome in ("fail", "inconclusive"):
-        return "tells only"
-    return "not checked" if _unchecked(verdict) else "ok"
+        return "warning"
+    return "not checked" if _unchecked(verdict) else "pass"
 
 
 def _unchecked(verdict: GateVerdict) -> bool:
-    """Whether nothing of it could be looked at."""
+    """Whether no part of it could be checked."""
     return bool(verdict.parts) and all(part.outcome == "not checked" for part in verdict.parts)
 
 
 def counts(found: Verdicts) -> str:
-    """How many checks came out how."""
+    """How many checks had which outcome."""
     outcomes = [_counted_as(v) for v in found.verdicts]
     said = [f"{outcomes.count(o)} {word}" for o, word in _COUNTED.items() if o in outcomes]
     return f"{counted(len(outcomes), 'check')}: {', '.join(said)}."
@@ -183,7 +184,7 @@ def selftest_report(found: SelfTest) -> Report:
     alarms = table(columns, [_alarm_row(alarm) for alarm in found.alarms], _rounds(found))
     rounds = f"{found.blocked:.0%} of {found.rounds} rounds"
     said = Text(f"With nothing changed, at least one gate would have blocked in {rounds}.")
-    sections = [Section("selftest", "Would these gates cry wolf?", [alarms, said])]
+    sections = [Section("selftest", "How often would these gates raise a false alarm?", [alarms, said])]
     [name] = run_names([found.run])
     sentence = f"{name} against itself: a gate blocked in {rounds}"
     return Report(f"{found.run} against itself", sections, page_title=sentence)
@@ -204,22 +205,22 @@ def _alarm_row(alarm: Alarm) -> list[Cell]:
 def _rounds(found: SelfTest) -> str:
     other = f"{found.baseline}'s and the run's scores, swapped at random" if found.baseline else "the run's own scores"
     return (
-        f"Each round draws the queries anew and compares two versions of which neither is better ({other}). "
-        "alarms: rounds in which the gate failed. unclear: rounds in which it could not say. "
-        "catches: the smallest true drop that it would fail in 80 % of rounds."
+        f"Each round resamples the queries and compares two versions that are equally good ({other}). "
+        "alarms: rounds in which the gate failed. unclear: rounds in which it was inconclusive. "
+        "catches: the smallest true drop that makes it fail in 80 % of rounds."
     )
 
 
 def comment(found: Verdicts, limit: int = LIMIT) -> str:
-    """Markdown for readers who are no engineers: the answer first, details folded.
+    """The verdicts as Markdown for non-engineers: the answer first, details folded.
 
-    Never longer than `limit` bytes: what comes last is left out first.
+    Never longer than `limit` bytes: the last parts are left out first.
     """
     answer = _answer(found)
     text = answer + "\n" + _gates(found, room=(limit - _bytes(answer)) * 3 // 4) + "\n"
     for part in _folded(found):
         if _bytes(text) + _bytes(part) + 200 > limit:
-            return text + "\n_More was left out: the comment would be too long. The saved result has all of it._\n"
+            return text + "\n_The rest was left out to keep the comment short. The saved result has everything._\n"
         text += part + "\n"
     return text
 
@@ -232,11 +233,11 @@ def _answer(found: Verdicts) -> str:
     against = f", compared with **{_name(found.baseline)}**" if found.baseline else ""
     dataset = " ".join(x for x in (found.dataset.name, found.dataset.version) if x) or found.gold
     told = [shorten(note, _REASON) for note in found.notes[:_NOTES]]
-    more = [f"{len(found.notes) - _NOTES} more notes."] if len(found.notes) > _NOTES else []
+    more = [f"{counted(len(found.notes) - _NOTES, 'more note')}."] if len(found.notes) > _NOTES else []
     notes = "".join(f"\n> {safe(note)}\n" for note in (*told, *more))
     return (
         f"## {MARKS[found.outcome]} Karat: {ANSWERS[found.outcome].lower()}\n\n"
-        f"**{_name(found.run)}** on {found.queries:,} queries of {_name(dataset)}{against}. "
+        f"**{_name(found.run)}** on {counted(found.queries)} of {_name(dataset)}{against}. "
         f"{counts(found)}\n{notes}"
     )
 
@@ -246,7 +247,7 @@ def _name(name: str | None) -> str:
 
 
 def _gates(found: Verdicts, room: int) -> str:
-    """One line a gate, what blocks first, as many as there is room for."""
+    """One line per gate, blocking ones first, as many as fit."""
     order = sorted(found.verdicts, key=lambda v: (not v.blocks, v.outcome == "pass"))
     lines = ["| | check | |", "|---|---|---|"]
     for shown, verdict in enumerate(order):
@@ -281,7 +282,7 @@ def _folded(found: Verdicts) -> Iterator[str]:
 
 
 def _breakdown(found: Verdicts, names: list[str]) -> dict[str, list[list[str]]]:
-    """Segment → rows: the change where there is a baseline, the value where there is none."""
+    """Segment → rows: the change if there is a baseline, otherwise the value."""
     rows: dict[str, list[list[str]]] = {}
     if found.comparison is not None:
         for group in found.comparison.pairs[0].segments:
@@ -302,7 +303,7 @@ def _behind(queries: int, rows: Iterable[SummaryRow | Difference]) -> str:
 
 
 def _deltas(differences: list[Difference], names: list[str], units: dict[str, str]) -> list[str]:
-    by_name = {d.metric: d for d in differences}  # a saved baseline may lack some
+    by_name = {d.metric: d for d in differences}  # some may be missing from a saved baseline
     found = [by_name.get(name) for name in names]
     return ["–" if d is None else points(d.delta, units[d.metric], (d.low, d.high)) for d in found]
 
@@ -325,21 +326,21 @@ def _how(found: Verdicts) -> str:
     level = f"{found.statistics['level'] * 100:g}"
     lines = [
         *(f"{name}: {_definition(name)}" for name in dict.fromkeys(v.metric for v in found.verdicts)),
-        f"In brackets: where the value would lie in {level} of 100 sets of other queries of the same kind. "
+        f"In brackets: the {level} % confidence interval, which shows how much the choice of queries matters. "
         "pp: percentage points.",
-        "A drop blocks when it exceeds its limit and is beyond chance; one that could be chance is said to be so.",
+        "A drop fails when it exceeds its limit and is unlikely to be chance. One that could be chance says so.",
         f"Gold set {shorten(found.gold, _CELL)}, {found.dataset.hash or 'no hash'}; Karat {found.karat}.",
     ]
     return "\n".join(f"- {safe(line)}" for line in lines)
 
 
 def _definition(metric: str) -> str:
-    """What a metric measures, in one sentence."""
+    """Returns what a metric measures, in one sentence."""
     return (type(parse_metric(metric)).__doc__ or "").partition("\n")[0]
 
 
 def _details(title: str, body: str) -> str:
-    # The line is HTML, in which Markdown's escapes mean nothing.
+    # This line is HTML, where Markdown's escapes have no effect.
     return f"<details><summary>{html.escape(inert(shorten(title)))}</summary>\n\n{body}\n\n</details>\n"
 
 
@@ -348,7 +349,7 @@ def _table(columns: list[str], rows: list[list[str]], few: bool) -> str:
     lines = [_row(columns), "|" + "---|" * len(columns), *map(_row, shown)]
     if len(rows) > len(shown):
         lines.append(f"| {len(rows) - len(shown)} more |" + " |" * (len(columns) - 1))
-    return "\n".join(lines) + ("\n\n\\* too few queries to judge by" if few else "")
+    return "\n".join(lines) + ("\n\n\\* too few queries for a reliable result" if few else "")
 
 
 def _row(cells: list[str]) -> str:
@@ -356,12 +357,12 @@ def _row(cells: list[str]) -> str:
 
 
 def render_annotations(found: Verdicts) -> str:
-    """`::error …::` and `::warning …::` lines; what passed says nothing."""
+    """`::error …::` and `::warning …::` lines; passed checks have none."""
     errors = [v for v in found.verdicts if v.blocks]
     warnings = [v for v in found.verdicts if not v.blocks and v.outcome in ("fail", "inconclusive")]
     lines = []
     for kind, verdicts in (("error", errors), ("warning", warnings)):
-        # The last place says how many there are more: GitHub would drop them in silence.
+        # The last line says how many more there are: GitHub drops them silently.
         shown = verdicts if len(verdicts) <= _ANNOTATIONS else verdicts[: _ANNOTATIONS - 1]
         lines += [_command(kind, v) for v in shown]
         if len(verdicts) > len(shown):
@@ -380,7 +381,7 @@ def _place(verdict: GateVerdict) -> str:
 
 
 def _data(text: str) -> str:
-    """Text that cannot end the command and start another."""
+    """Escapes text so that it cannot end the command and start another."""
     plain = "".join(c if c.isprintable() or c in "\r\n" else "\ufffd" for c in text)
     return plain.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
@@ -396,7 +397,7 @@ def render_code_quality(found: Verdicts) -> bytes:
 
 
 def _issue(verdict: GateVerdict, seen: Counter[str]) -> dict[str, object]:
-    """`seen`: GitLab shows one issue a fingerprint, and two gates may be about the same."""
+    """`seen`: GitLab shows one issue per fingerprint, and two gates may check the same thing."""
     identity = "\0".join((verdict.gate, verdict.metric, verdict.segment or ""))
     seen[identity] += 1
     identity += "\0" * (seen[identity] - 1)
@@ -431,5 +432,5 @@ def render_junit(found: Verdicts) -> bytes:
 
 
 def _clean(text: str) -> str:
-    """Text without characters that XML does not have."""
+    """Replaces characters that XML does not allow."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)

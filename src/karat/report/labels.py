@@ -11,7 +11,7 @@ from karat.labels.pool import Pooling
 from karat.report.blocks import Block, Cell, Column, Interval, Report, Section, Table, Text
 from karat.report.cells import count, few_name, few_warning, table, texts
 from karat.results.no_estimate import why_no_estimate
-from karat.results.numbers import listed, written
+from karat.results.numbers import counted, listed, written
 
 _CONFLICTS = 20
 _NEXT = 10
@@ -21,37 +21,37 @@ def pool_report(pool: Pooling) -> Report:
     left = pool.drawn_from - pool.pairs
     kinds: list[tuple[object, str, int]] = [
         (True, f"in the first {pool.k} hits of any run", pool.found),
-        (True, "judged already, left out", pool.judged),
-        (pool.without_influence, f"cannot change the difference of {pool.metric}, left out", pool.without_influence),
-        (pool.chosen == "sample", "not drawn", left),
-        (pool.chosen == "budget", "beyond the budget", left),
-        (True, f"in the pool, of {pool.queries:,} queries", pool.pairs),
-        (pool.near_duplicates, "of them nearly the same text as another one of the query", pool.near_duplicates),
+        (True, "already judged, left out", pool.judged),
+        (pool.without_influence, f"cannot change the difference in {pool.metric}, left out", pool.without_influence),
+        (pool.chosen == "sample", "not sampled", left),
+        (pool.chosen == "budget", "over the budget", left),
+        (True, f"in the pool, for {counted(pool.queries)}", pool.pairs),
+        (pool.near_duplicates, "of these, near-duplicates of another one of the query", pool.near_duplicates),
     ]
-    influence = f"These hold {pool.influence_share or 0:.0%} of the change in {pool.metric} that all labels together"
-    no_text = f"{pool.without_text:,} pairs have no text: give a corpus (--corpus), or log the texts of hits."
+    influence = f"These pairs account for {pool.influence_share or 0:.0%} of the possible change in {pool.metric}."
+    no_text = f"Pairs without text: {pool.without_text:,}. Pass a corpus (--corpus), or log the texts of hits."
     blocks: list[Block] = [
         Table([Column("pairs"), count("")], [[what, pairs] for shown, what, pairs in kinds if shown], layout="facts"),
         *texts(
             "note",
-            (pool.influence_share is not None, f"{influence} may bring."),
-            (pool.no_answer_queries, f"{pool.no_answer_queries:,} queries without an answer were passed over."),
+            (pool.influence_share is not None, influence),
+            (pool.no_answer_queries, f"Queries without an answer, skipped: {pool.no_answer_queries:,}."),
         ),
         *texts("warning", (pool.without_text, no_text)),
     ]
     title = f"{', '.join(pool.runs)} against {pool.gold}"
-    return Report(title, [Section("pool", "What waits for a label", blocks)])
+    return Report(title, [Section("pool", "Pairs to label", blocks)])
 
 
 def merge_report(found: Merging) -> Report:
     facts: list[list[Cell]] = [
         ["version", found.version],
         ["before", " ".join(part for part in (found.dataset.version, found.dataset.hash) if part) or found.gold],
-        ["labels added", f"{found.added:,} ({found.relevant:,} relevant) on {found.queries:,} queries"],
+        ["labels added", f"{found.added:,} ({found.relevant:,} relevant) on {counted(found.queries)}"],
         ["by", ", ".join(f"{who} {labels:,}" for who, labels in found.annotators.items())],
     ]
     rows: list[list[Cell]] = [[entry.count, entry.found, entry.done] for entry in found.audit]
-    judges = f"Labels of models, left out: {found.by_judges:,}. They stay beside the gold set (karat eval --labels)."
+    judges = f"Labels of models, left out: {found.by_judges:,}. Use them with `karat eval --labels` instead."
     blocks: list[Block] = [Table([Column("what"), Column("value")], facts, layout="facts")]
     blocks += [table([count("count"), "found", "done"], rows)] if rows else []
     blocks += texts("note", (found.by_judges, judges))
@@ -60,25 +60,25 @@ def merge_report(found: Merging) -> Report:
 
 
 def agreement_report(found: Agreement, closed: Container[tuple[str, str]] = ()) -> Report:
-    """`closed`: pairs (query, item) that the reader has yet to grade, whose grades would be in the way."""
+    """`closed`: pairs (query, item) that the reader has yet to grade, whose grades must stay hidden."""
     counts = (count("labels"), count("without a grade"))
     rows: list[list[Cell]] = [[one.name, one.kind, one.labels, one.missing, one.mean_grade] for one in found.annotators]
     who = table(["annotator", "kind", *counts, Column("mean grade", "score")], rows)
-    sections = [Section("annotators", "Who labelled", [who])]
-    sections.append(Section("agreement", "How far they agree", _agreement(found)))
+    sections = [Section("annotators", "Annotators", [who])]
+    sections.append(Section("agreement", "Agreement", _agreement(found)))
     if found.conflicts:
-        sections.append(Section("conflicts", "Where they do not", _conflicts(found, closed)))
+        sections.append(Section("conflicts", "Disagreements", _conflicts(found, closed)))
     return Report(f"Labels of {', '.join(found.files)}", sections)
 
 
 def _agreement(found: Agreement) -> list[Block]:
     if not found.kappas:
-        return [Text("No pair has been graded by two annotators: nothing can be said of agreement.", "warning")]
-    how = f"kappa: 1 is full agreement, 0 what chance would bring; with {found.level * 100:g} % interval over queries. "
-    how += "Cohen's for two annotators, Fleiss' for all. –: all gave one and the same grade."
+        return [Text("No pair was graded by two annotators, so agreement cannot be measured.", "warning")]
+    how = f"kappa: 1 is full agreement, 0 is chance; with {found.level * 100:g} % interval over queries. "
+    how += "Cohen's for two annotators, Fleiss' for all. –: all gave the same grade."
     rows = [_row(row) for row in found.kappas]
     inverted = dict.fromkeys(_annotators(row) for row in found.kappas if row.inverted)
-    opposite = "disagree more than chance would: does one of them use the scale the wrong way round?"
+    opposite = "disagree more than by chance: does one of them use the scale in reverse?"
     return [
         table(["annotators", "of", count("pairs"), "agreed", "kappa"], rows, how),
         *texts("warning", *((True, f"{who} {opposite}") for who in inverted)),
@@ -101,9 +101,9 @@ def _conflicts(found: Agreement, closed: Container[tuple[str, str]]) -> list[Blo
     open_ones = [c for c in found.conflicts if (c.query_id, c.item) not in closed]
     shown = open_ones[:_CONFLICTS]
     rows = [[c.query_id, c.item, ", ".join(f"{name} {grade:g}" for name, grade in c.grades.items())] for c in shown]
-    said = f"{len(found.conflicts):,} of {found.shared:,} pairs with two or more grades"
+    said = f"{len(found.conflicts):,} of {counted(found.shared, 'pair')} with two or more grades"
     more, hidden = len(open_ones) - len(shown), len(found.conflicts) - len(open_ones)
-    said += f"; {hidden:,} that you have yet to grade are not shown" if hidden else ""
+    said += f"; {hidden:,} that you have not graded yet are not shown" if hidden else ""
     return [
         Text(said + (f"; {more:,} more are in --json." if more else ".")),
         *([table(["query", "item", "grades"], rows)] if shown else []),
@@ -115,25 +115,25 @@ def calibration_report(found: Calibration) -> Report:
     for name, title, rows in (("segments", "By segment", found.segments), ("systems", "By system", found.systems)):
         if rows:
             sections.append(Section(name, title, _groups(rows)))
-    sections.append(Section("corrected", "What is relevant, corrected", _corrected(found)))
+    sections.append(Section("corrected", "Corrected share of relevant pairs", _corrected(found)))
     if found.metrics:
         refused = {row.refused.metric: row.refused for row in found.metrics if row.refused is not None}
         warnings = texts("warning", *((True, text) for text in why_no_estimate(refused.values())))
-        sections.append(Section("metrics", "Metrics, corrected", [_metrics(found), *warnings]))
+        sections.append(Section("metrics", "Corrected metrics", [_metrics(found), *warnings]))
     sections.append(Section("next", "What to label next", _next(found)))
     return Report(f"{found.judge} against {found.human}", sections)
 
 
 def _overall(found: Calibration) -> list[Block]:
     o = found.overall
-    what = "above 0" if found.rel is None else f"{found.rel:g} or more"
+    what = "more than 0" if found.rel is None else f"{found.rel:g} or more"
     said = (
-        f"The judge labelled {found.judge_labels:,} pairs, people {found.human_labels:,}; {found.shared:,} have labels "
-        f"of both. Relevant: a grade {what}."
+        f"The judge labelled {counted(found.judge_labels, 'pair')}, people {found.human_labels:,}; {found.shared:,} "
+        f"have both labels. Relevant: a grade of {what}."
     )
     rows: list[list[Cell]] = [
-        ["sensitivity", _cell(o.sensitivity), "of what people call relevant, the judge finds this share"],
-        ["specificity", _cell(o.specificity), "of what people call irrelevant, the judge rejects this share"],
+        ["sensitivity", _cell(o.sensitivity), "share of the pairs relevant to people that the judge finds"],
+        ["specificity", _cell(o.specificity), "share of the pairs irrelevant to people that the judge rejects"],
         ["kappa", _cell(o.kappa), "agreement beyond chance: 1 is full, 0 none"],
     ]
     counts = map(count, ("pairs", "labelled by people", "of them relevant"))
@@ -152,9 +152,9 @@ def _groups(rows: list[JudgeRates]) -> list[Block]:
         [few_name(row), row.pairs, row.labelled, *told] for row, told in zip(rows, rates, strict=True)
     ]
     columns = (count("pairs"), count("by people"), "sensitivity", "specificity", "kappa")
-    blank = texts("note", (any(None in told for told in rates), "–: people labelled none that could tell"))
+    blank = texts("note", (any(None in told for told in rates), "–: no labels by people to compute it from"))
     inverted = [row.value for row in rows if row.inverted]
-    opposite = f"Here the judge is inverted, and calls relevant what people call irrelevant: {listed(inverted)}."
+    opposite = f"The judge is inverted here, it calls relevant what people call irrelevant: {listed(inverted)}."
     return [
         table([rows[0].of, *columns], cells),
         *blank,
@@ -182,7 +182,7 @@ def _corrected(found: Calibration) -> list[Block]:
         rows.append(["by people alone", _cell(o.by_people, 3), _width(o.by_people)])
     rows.append([f"corrected ({found.method})", _cell(o.corrected, 3), _width(o.corrected)])
     note = (
-        "Share of the judge's pairs that is relevant. The interval allows for other queries and other labelled pairs."
+        "Share of the judge's pairs that is relevant. The interval covers the choice of queries and of labelled pairs."
     )
     return [table(["relevant pairs", "share", "width"], rows, note)]
 
@@ -201,13 +201,14 @@ def _metrics(found: Calibration) -> Table:
 
 def _next(found: Calibration) -> list[Block]:
     if found.needed is None:
-        said = f"No number of labels brings the interval of the corrected share down to {found.width:g}: the queries "
-        return [Text(said + "themselves differ by more. More queries would.", "warning")]
+        said = f"No number of labels can narrow the interval of the corrected share to {found.width:g}, because the "
+        return [Text(said + "queries differ too much. Add queries instead.", "warning")]
     more = found.needed - found.shared
     if more <= 0:
         return [Text(f"The {found.shared:,} labels by people are enough for an interval {found.width:g} wide.")]
     said = (
-        f"About {found.needed:,} labels by people, {more:,} more than now, bring the interval down to {found.width:g}."
+        f"About {found.needed:,} labels by people in total, {more:,} more than now, narrow the interval to "
+        f"{found.width:g}."
     )
     rows = [[pair.query_id, pair.item, f"{pair.judge:g}"] for pair in found.next[:_NEXT]]
     note = f"the first {len(rows)} of {len(found.next):,} pairs, picked at random where labels help most; all in --json"

@@ -44,7 +44,7 @@ def leaderboard_report(board: Leaderboard, *, pictures: bool = False) -> Report:
 
 
 def _named(board: Leaderboard) -> list[tuple[Standing, str]]:
-    """Every system with a name for a table: that of a file without folder and ending."""
+    """Every system with a name for a table: file names without folder and extension."""
     return list(zip(board.systems, run_names([s.system for s in board.systems]), strict=True))
 
 
@@ -55,7 +55,7 @@ def _sentence(board: Leaderboard) -> str:
 
 
 def _cell(found: MetricStanding, unit: str, *, marked: bool = True) -> Interval:
-    """`marked`: with letters, for which a picture has no room."""
+    """`marked`: with letters, which do not fit into a picture."""
     text = with_interval(SummaryRow(found.metric, 0, 0, found.value, found.low, found.high), unit)
     marks = [text, "*" * found.best, found.beats] if marked else [text]
     return Interval(" ".join(filter(None, marks)), found.value, found.low, found.high)
@@ -64,15 +64,19 @@ def _cell(found: MetricStanding, unit: str, *, marked: bool = True) -> Interval:
 def _note(board: Leaderboard) -> str:
     level, tests = board.statistics["level"], board.tests
     return (
-        f"In brackets: {level:.0%} interval. *: best value. Letters: the systems that this one beats beyond noise "
-        f"(paired sign-flip test, Holm over {counted(tests, 'comparison')} per metric)."
+        f"In brackets: {level:.0%} interval. *: best value. Letters: the systems that this one beats significantly "
+        f"(paired sign-flip test, Holm-adjusted over {counted(tests, 'comparison')} per metric)."
     )
 
 
 def _missing(board: Leaderboard) -> list[Block]:
-    few = [(s, name) for s, name in _named(board) if 0 < s.missing <= MOST_MISSING * s.queries]  # of more, notes tell
-    said = "; ".join(f"{name} lacks {counted(s.missing)}" for s, name in few)
-    return [Text(f"{said}. They count as failed unless `--missing skip` leaves them out.", "warning")] if said else []
+    few = [
+        (s, name) for s, name in _named(board) if 0 < s.missing <= MOST_MISSING * s.queries
+    ]  # notes report larger numbers
+    said = "; ".join(f"{name} has no results for {counted(s.missing)}" for s, name in few)
+    return (
+        [Text(f"{said}. Missing queries count as failed; `--missing skip` leaves them out.", "warning")] if said else []
+    )
 
 
 def _pictures(board: Leaderboard) -> list[Section]:
@@ -127,7 +131,7 @@ def _latex(text: str) -> str:
 
 
 def to_frame(board: Leaderboard) -> pl.DataFrame:
-    """One row per system; of every metric its value, limits and the letters of those that it beats."""
+    """One row per system: for each metric its value, limits and the letters of the systems that it beats."""
     import polars as pl
 
     return pl.DataFrame([_row(standing) for standing in board.systems], infer_schema_length=None)
@@ -148,7 +152,7 @@ def _row(standing: Standing) -> dict[str, str | int | float | None]:
 
 
 def board_file(board: Leaderboard, ending: str) -> bytes:
-    """The table in the format that an ending stands for."""
+    """Returns the table in the format of a file extension."""
     if ending == ".tex":
         return to_latex(redact_all(board)).encode()
     return table_file(to_frame(board), ending)

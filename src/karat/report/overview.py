@@ -1,4 +1,4 @@
-"""What a page begins with: names instead of paths, findings that lead to their sections, and what intervals mean."""
+"""Shared parts of pages: names instead of paths, the sections behind findings, and notes on intervals."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from karat.report.blocks import Block, Section, Table, Text
 from karat.results.diagnosis.finding import Finding
 from karat.results.numbers import amount, counted
 
-_USUAL = {"gold", "qrels", "queries", "labels", "test", "dev", "train"}  # names of files that tell nothing of the data
+_USUAL = {"gold", "qrels", "queries", "labels", "test", "dev", "train"}  # file names that do not describe the data
 _ENDINGS = {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".trec", ".txt", ".run", ".qrels", ".gz", ".zst", ".yaml"}
 SURE = (
-    "strong, likely: how sure the finding is. What to try is where such numbers usually lead; the cause itself is not "
-    "proven."
+    "strong, likely: how certain the finding is. The suggestions usually help with such numbers; the cause itself is "
+    "not proven."
 )
-# Finding → the sections that show its numbers, the most telling first. The scores are on every page.
+# Finding → the sections that show its numbers, the most relevant first. The scores are on every page.
 EXPLAINED_BY = {
     "labels_gone": ("label_health",),
     "short_lists": ("audit",),
@@ -43,7 +43,7 @@ EXPLAINED_BY = {
 
 
 def run_names(runs: Sequence[str]) -> list[str]:
-    """What runs are called in a sentence: a file by its name, with its folder's where two would be the same.
+    """Returns short names for runs: the file name, with the folder if two would be the same.
 
     >>> run_names(["out/bm25.jsonl", "hybrid v1.2"]), run_names(["a/run.jsonl", "b/run.jsonl"])
     (['bm25', 'hybrid v1.2'], ['a/run', 'b/run'])
@@ -54,7 +54,7 @@ def run_names(runs: Sequence[str]) -> list[str]:
 
 
 def data_name(dataset: Dataset, gold: str) -> str:
-    """What a gold set is called: its name, else that of its file, or of its folder.
+    """Returns the name of a gold set: its own, or that of its file or folder.
 
     >>> data_name(Dataset(name="helpdesk", version="v3"), "x.jsonl"), data_name(Dataset(), "data/faq/gold.jsonl")
     ('helpdesk', 'faq')
@@ -95,33 +95,33 @@ def range_title(means: Mapping[str, float | None], data: str, metric: str, unit:
 
 
 def score_note(level: float, cluster: str | None = None) -> Text:
-    """What the interval of a score is."""
+    """Explains the interval of a score."""
     alike = f" Queries with the same {cluster} count together." if cluster else ""
     said = (
-        f"In brackets: the {level * 100:g} % interval. In {level * 100:g} of 100 sets of queries drawn like these, "
-        f"such an interval holds the value that all queries of this kind would have.{alike}"
+        f"In brackets: the {level * 100:g} % confidence interval. For {level * 100:g} of 100 query sets sampled like "
+        f"this one, such an interval contains the value over all queries of this kind.{alike}"
     )
     return Text(said, "note", explains="score")
 
 
 def difference_note(level: float, *, tested: bool = True) -> Text:
-    """What the interval of a difference is, and p, where it is shown."""
+    """Explains the interval of a difference, and p if it is shown."""
     said = (
-        f"Of a difference, in brackets: its {level * 100:g} % interval, over the differences of single queries. One "
-        "that holds 0 may be noise."
+        f"Differences are shown with their {level * 100:g} % confidence interval, computed from per-query differences. "
+        "If the interval contains 0, the difference may be noise."
     )
-    p = " p: chance of a difference this large if neither were better, for each metric alone."
+    p = " p: probability of a difference this large if neither were better, for each metric on its own."
     return Text(said + p * tested, "note", explains="difference")
 
 
 def with_difference_note(blocks: Sequence[Block], level: float) -> list[Block]:
-    """Blocks with what the intervals of differences are, after the first table that has some."""
+    """Adds a note about the intervals of differences after the first table that has some."""
     first = next((i for i, b in enumerate(blocks, 1) if isinstance(b, Table) and b.intervals == "difference"), None)
     return [*blocks] if first is None else [*blocks[:first], difference_note(level), *blocks[first:]]
 
 
 def explained_once(sections: Iterable[Section]) -> list[Section]:
-    """Sections of one page, where what was explained before is not explained again."""
+    """The sections of a page with each explanation shown only once."""
     seen, told = set[str](), []
     for section in sections:
         blocks = []
@@ -136,5 +136,5 @@ def explained_once(sections: Iterable[Section]) -> list[Section]:
 
 
 def places_of(finding: Finding) -> tuple[str, ...]:
-    """Names of the sections that show what is behind a finding, the most telling first."""
+    """Names of the sections that show the numbers behind a finding, the most relevant first."""
     return (*EXPLAINED_BY.get(finding.code, ()), "panel", "findings")

@@ -1,4 +1,4 @@
-"""How the objects that people hold look, and what files and frames they become: the other half of `Presented`."""
+"""How public objects are shown, saved and turned into frames: the implementation behind `Presented`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-# What a saved object is shown by, after the middle of its schema: karat/KIND/1.
+# KIND in the schema of a saved object (karat/KIND/1) → module and function of its report.
 _REPORTS = {
     "agreement": ("labels", "agreement_report"),
     "calibration": ("labels", "calibration_report"),
@@ -65,13 +65,13 @@ _TELLING = {
     "triage": "cases",
 }
 _ABOUT = ("about", "dataset", "statistics", "spending")
-_IN_A_VIEW = ("doubts", "glance", "panel", "over_k", "systems")  # of a page, what a notebook shows
+_IN_A_VIEW = ("doubts", "glance", "panel", "over_k", "systems")  # sections of a page that a notebook shows
 _LINK = re.compile(r'<a [^>]*?href="#([^"]+)"[^>]*>(.*?)</a>', re.S)
 _LINES, _WIDTH = 8, 100
 
 
 def report_of(thing: object) -> Report:
-    """What is shown of an object."""
+    """Returns the report of an object."""
     if isinstance(thing, Result):
         return full_report([thing])
     if isinstance(thing, Results):
@@ -82,7 +82,7 @@ def report_of(thing: object) -> Report:
 
 
 def save(thing: object, path: str | PathLike[str]) -> Path:
-    """Write an object to a file, by its ending."""
+    """Writes an object to a file; the file extension selects the format."""
     target = fspath(path)
     if isinstance(thing, Result | Results):
         return export([thing] if isinstance(thing, Result) else [*thing.values()], target)
@@ -102,10 +102,10 @@ def write(
     audited: Sequence[Result] = (),
     command: str = "",
 ) -> Path:
-    """Objects of one kind as a file: .json, .html, .md, or one table as .csv or .parquet.
+    """Writes objects of one kind to a file: .json, .html, .md, or one table as .csv or .parquet.
 
-    `page_report`: what HTML shows if more than `report`; `audited`: whose audits are a table as well; `command`: what
-    made the page.
+    `page_report`: what HTML shows if it differs from `report`; `audited`: results whose audits become a table;
+    `command`: the command that made the page.
     """
     if (table := table_target(target)) is not None:
         write_table(joined_tables(found) | audit_records(audited), *table)
@@ -139,7 +139,7 @@ def frame(thing: object, table: str | None) -> pl.DataFrame:
 
 
 def pandas_frame(thing: object, table: str | None) -> pd.DataFrame:
-    """The same for pandas. Made column by column: polars itself would need pyarrow for it."""
+    """The same for pandas, built column by column because polars itself would need pyarrow."""
     try:
         import pandas as pd
     except ImportError:
@@ -152,7 +152,7 @@ def pandas_frame(thing: object, table: str | None) -> pd.DataFrame:
 
 
 def text(thing: object) -> str:
-    """What a terminal shows of an object."""
+    """The text that a terminal shows for an object."""
     if isinstance(thing, Results):
         return "\n".join(map(text, thing.values()))
     report = short_report(thing) if isinstance(thing, Result) else report_of(thing)
@@ -160,7 +160,7 @@ def text(thing: object) -> str:
 
 
 def few_lines(thing: object) -> str:
-    """What an interpreter shows of an object."""
+    """The repr of an object in an interpreter."""
     if isinstance(thing, Results):
         return "\n".join(
             [f"Results of {counted(len(thing), 'system')}", *(f"  {page_title(r)}" for r in thing.values())]
@@ -175,7 +175,7 @@ def few_lines(thing: object) -> str:
 
 
 def view(thing: object) -> str:
-    """What a notebook shows of an object: the beginning of its page, with style that leaves the notebook alone."""
+    """The HTML of an object in a notebook: the start of its page, with scoped style."""
     report = report_of(thing)
     sections: Sequence[Section] = report.sections
     if isinstance(thing, Result | Results):

@@ -1,4 +1,4 @@
-"""Shapes of SVG, and where values lie on an axis."""
+"""SVG shapes, and the position of values on an axis."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from markupsafe import Markup, escape
 
 from karat.report.readable import readable
 
-_NAME = 26  # letters of a name beside a chart
-_TICKS = 6  # about as many on an axis
+_NAME = 26  # characters of a name next to a chart
+_TICKS = 6  # on an axis, approximately
 SHAPES = {
     "circle": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z",
     "square": "M-4-4h8v8h-8z",
@@ -26,7 +26,7 @@ SHAPES = {
 
 
 def element(name: str, *children: str | Markup, **attributes: str | float | None) -> Markup:
-    """An element. In names of attributes `_` stands for `-`; children and values are escaped.
+    """An element. In names of attributes `_` becomes `-`; children and values are escaped.
 
     >>> element("text", "a < b", x=1.50, class_="label", fill=None)
     Markup('<text x="1.5" class="label">a &lt; b</text>')
@@ -62,12 +62,12 @@ def percent(share: float) -> str:
 
 
 def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
-    """A straight line; x in shares of the width."""
+    """A straight line; x is a share of the width."""
     return element("line", x1=percent(x1), y1=y1, x2=percent(x2), y2=y2, class_=class_)
 
 
 def mark(shape: str, x: float, y: float, class_: str, title: str = "", size: float = 1.0) -> Markup:
-    """A mark that keeps its size however wide the chart is; x in shares of the width."""
+    """A mark that keeps its size at any chart width; x is a share of the width."""
     grown = None if size == 1.0 else f"scale({size:.2f})"
     path = element("path", *_titled(title), d=SHAPES[shape], class_=class_, transform=grown)
     return element("svg", path, x=percent(x), y=y, overflow="visible")
@@ -82,7 +82,7 @@ def _titled(title: str) -> list[Markup]:
 
 
 def short(name: str) -> str:
-    """A name that fits beside a chart.
+    """Shortens a name so that it fits next to a chart.
 
     >>> short("ndcg@5"), short("x" * 99)
     ('ndcg@5', 'xxxxxxxxxxxxxxxxxxxxxxxxx…')
@@ -91,12 +91,12 @@ def short(name: str) -> str:
 
 
 def gutter(names: Iterable[str]) -> str:
-    """The class of a chart by how much room the names of its rows need."""
+    """Returns the class of a chart, by the space that the names of its rows need."""
     return "roomy" if any(len(name) > _NAME // 2 for name in names) else "close"
 
 
 def picture(parts: Iterable[Markup], kind: str, height: float, title: str, told: str, ident: str) -> Markup:
-    """The whole image, named for those who do not see it."""
+    """The whole image, with title and description for screen readers."""
     return element(
         "svg",
         element("title", title, id=f"{ident}-title"),
@@ -112,7 +112,7 @@ def picture(parts: Iterable[Markup], kind: str, height: float, title: str, told:
 
 
 def legend(entries: Iterable[tuple[Markup, str]]) -> Markup:
-    """What each kind of mark means; nothing where there is only one."""
+    """Explains each kind of mark; empty if there is only one."""
     size = {"width": 30, "height": 14}
     samples = [(element("svg", mark, class_="sample", **size, aria_hidden="true"), name) for mark, name in entries]
     shown = [element("li", sample, element("span", name)) for sample, name in samples]
@@ -120,7 +120,7 @@ def legend(entries: Iterable[tuple[Markup, str]]) -> Markup:
 
 
 def axis(ticks: Iterable[tuple[float, str]], height: float, title: str, grid: bool = True) -> list[Markup]:
-    """The x axis under a chart: (share of the width, words) of every tick."""
+    """The x axis below a chart; ticks are (share of the width, text)."""
     parts = []
     for share, words in ticks:
         if grid:
@@ -137,7 +137,7 @@ class Scale(msgspec.Struct, frozen=True):
     kind: Literal["linear", "log"] = "linear"
 
     def share(self, value: float) -> float:
-        """How far along the axis a value lies: 0 at its start, 1 at its end, never beyond.
+        """Returns the position of a value on the axis, from 0 to 1.
 
         >>> Scale(0, 4).share(1), Scale(1, 100, "log").share(10), Scale(0, 1).share(7), Scale(3, 3).share(3)
         (0.25, 0.5, 1.0, 0.5)

@@ -63,12 +63,12 @@ def _chart(curve: Curve, level: float) -> Chart:
         if not knee.rising:
             knees.setdefault(knee.k, []).append(_NAMES[knee.metric])
     marks = [Mark(k, f"knee of {' and '.join(names)}") for k, names in sorted(knees.items())]
-    title = f"How deep to look: recall and nDCG over k, with {level * 100:g} % intervals"
+    title = f"Recall and nDCG over k, with {level * 100:g} % intervals"
     return Chart(title, "k", "score", series, marks, "log", (0.0, 1.0), told=True)
 
 
 def _headroom(curve: Curve) -> Bars:
-    """Where the relevant items of a query stand, on average."""
+    """Where the relevant items of a query are, on average."""
     kinds = ("found in the top k", "deeper in the list", "not in the list")
     bars = []
     for room in curve.headroom:
@@ -88,8 +88,8 @@ def _curve(curve: Curve) -> Table:
         parts = ["–"] * 3 if room is None else [f"{v:.3f}" for v in (room.cap, room.recoverable, room.lost)]
         rows.append([point.k, value_cell(point.recall), value_cell(point.ndcg), *parts])
     note = (
-        "cap: the most that recall@k can be, with k places for the gold. recoverable: found deeper than k, "
-        "a reranker could win it. lost: not in the list at all, only the index could."
+        "cap: the highest possible recall@k with k places. recoverable: found below rank k, so a reranker could "
+        "move it up. lost: not in the list, so only better retrieval could find it."
     )
     return Table([interval_column(c, (row[i] for row in rows)) for i, c in enumerate(columns)], rows, note)
 
@@ -98,18 +98,18 @@ def _sentences(curve: Curve) -> list[Block]:
     blocks: list[Block] = [Text(f"Area under recall ({curve.auc_recall.metric}): {with_interval(curve.auc_recall)}.")]
     blocks += [Text(_knee(knee)) for knee in curve.knees if len(knee.chosen) > 1]  # one point has no knee
     if curve.few:
-        blocks.append(Text("too few queries to judge by", "warning"))
+        blocks.append(Text("too few queries for a reliable result", "warning"))
     return blocks
 
 
 def _knee(knee: Knee) -> str:
     name, share = _NAMES[knee.metric], f"{knee.chosen[knee.k]:.0%}"
     if knee.rising:
-        return f"No knee of {name} up to k = {knee.k}: it still rises there (in {share} of the resamples)."
+        return f"No knee of {name} up to k = {knee.k}: it is still rising (in {share} of the resamples)."
     others = [f"k = {k} in {part:.0%}" for k, part in knee.chosen.items() if k != knee.k and part >= 0.005]
     doubt = f"; {', '.join(others)}" if others else ""
     return (
-        f"Knee of {name}: k = {knee.k}, the smallest within 1 pp of the deepest "
+        f"Knee of {name}: k = {knee.k}, the smallest k within 1 pp of the deepest "
         f"(chosen in {share} of the resamples{doubt})."
     )
 
@@ -130,7 +130,7 @@ def _segments(curves: list[Curve]) -> list[Block]:
         )
         blocks.append(table(columns, rows))
     rising = any(knee.rising for curve in curves for knee in curve.knees)
-    note = f"none: the curve still rises at k = {curves[0].points[-1].k} (in that share of the resamples)."
+    note = f"none: the curve is still rising at k = {curves[0].points[-1].k} (in that share of the resamples)."
     return [*blocks, *texts("note", (rising, note)), *few_warning(curves)]
 
 
@@ -152,18 +152,18 @@ def _short_knee(knee: Knee) -> str:
 
 
 def power_report(plan: Plan) -> Report:
-    needed = f"for {plan.rows[0].detect:g}: queries needed"
+    needed = f"queries needed for {plan.rows[0].detect:g}"
     columns = ("metric", count("queries"), "spread", "detectable", needed, "enough")
     same = any(row.spread is not None and row.detectable is None for row in plan.rows)
     warnings = texts(
         "warning",
-        (same, "spread 0: the scores do not differ here, so nothing follows for other runs."),
-        (any(row.few for row in plan.rows), "too few queries to know the spread well: take these figures as rough."),
+        (same, "spread 0: the scores do not differ here, which says nothing about other runs."),
+        (any(row.few for row in plan.rows), "too few queries to estimate the spread well: these figures are rough."),
     )
     blocks = [table(columns, [_row(row) for row in plan.rows]), Text(_how(plan), "note"), *warnings]
     [name] = run_names([plan.run])
-    sentence = f"How small a difference {data_name(plan.dataset, plan.gold)} can show, with {name}"
-    sections = [Section("power", "How sure can this set be", blocks)]
+    sentence = f"Smallest difference that {data_name(plan.dataset, plan.gold)} can detect, with {name}"
+    sections = [Section("power", "Differences that this set can detect", blocks)]
     return Report(f"{plan.run} against {plan.gold}", sections, page_title=sentence)
 
 
@@ -181,9 +181,9 @@ def _row(row: PlanRow) -> list[Cell]:
 def _how(plan: Plan) -> str:
     spread = f"measured against {plan.against}."
     if plan.against is None:
-        spread = f"assuming that the scores of two versions correlate by {plan.correlation:g}; "
-        spread += "name a second run with --against to measure it."
+        spread = f"assuming that the scores of two versions have a correlation of {plan.correlation:g}; "
+        spread += "to measure it, pass a second run with --against."
     return (
-        f"detectable: the smallest true difference between two runs that is found in {plan.power:.0%} of cases"
+        f"detectable: the smallest true difference between two runs that is detected in {plan.power:.0%} of cases"
         f" (at {plan.level * 100:g} %). spread: standard deviation of the paired differences, {spread}"
     ) + (f" Queries with the same {plan.cluster} count together." if plan.cluster else "")

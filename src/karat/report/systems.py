@@ -18,9 +18,9 @@ def ladder_report(ladder: Ladder) -> Report:
     said: list[Block] = [Text(f"{name} was skipped: {why}", "warning") for name, why in ladder.skipped.items()]
     said += [Text(note, "warning") for note in ladder.notes]
     if said:
-        sections.append(Section("notes", "To know", said))
+        sections.append(Section("notes", "Notes", said))
     size = ladder.corpus["size"]
-    over = f"Ladder over {ladder.corpus['name']} ({size:,} items)"
+    over = f"Ladder over {ladder.corpus['name']} ({counted(size, 'item')})"
     sentence = f"{over}, on {data_name(ladder.dataset, ladder.gold)}"
     return Report(f"{over}, against {ladder.gold}", sections, page_title=sentence)
 
@@ -33,12 +33,12 @@ def _rung_table(ladder: Ladder, at: int, name: str) -> Table:
     rows = [_rung_row(rung, at, unit) for rung in reversed(ladder.rungs)]
     unit = "" if ladder.units[name] == "pp" else ladder.units[name]
     if ladder.ceilings.get(name) is not None:
-        rows.insert(0, ["(a perfect ranking)", written(ladder.ceilings[name], unit), None, None, None])
+        rows.insert(0, ["(perfect ranking)", written(ladder.ceilings[name], unit), None, None, None])
     if ladder.floors.get(name) is not None:
-        rows.append(["(chance, on average)", written(ladder.floors[name], unit), None, None, None])
+        rows.append(["(random ranking)", written(ladder.floors[name], unit), None, None, None])
     runs = [rung.system for rung in ladder.rungs if not rung.baseline]
-    given = f" → marks what was given: {', '.join(runs)}." if runs else ""
-    note = f"above …: paired differences, query by query, with their intervals.{given}"
+    given = f" → marks your runs: {', '.join(runs)}." if runs else ""
+    note = f"above …: paired per-query differences with their intervals.{given}"
     return table(["system", "value", level, *steps], rows, note)
 
 
@@ -64,20 +64,20 @@ def stress_report(found: Stress) -> Report:
 
 
 def _what(found: Stress) -> str:
-    said = f"Negatives were put into the {_LISTS[found.lists]} of {counted(found.queries)}"
+    said = f"Negatives were inserted into the {_LISTS[found.lists]} of {counted(found.queries)}"
     if found.drawn_from > found.queries:
-        said += f" (drawn from {found.drawn_from:,} with seed {found.statistics['seed']})"
+        said += f" (sampled from {found.drawn_from:,} with seed {found.statistics['seed']})"
     if found.reranker is None:
-        return f"{said}. Nothing moves them down again: no reranker was given."
-    return f"{said}; with and without them, {found.reranker} reranked the lists."
+        return f"{said}. No reranker was given, so nothing moves them down again."
+    return f"{said}. {found.reranker} reranked the lists with and without them."
 
 
 def _rank_table(found: Stress) -> Table:
     titles = ["negatives at", "without", "with", f"change of {found.metric}", "p"]
-    note = "A change is beyond chance where the interval leaves out 0 and p is small: both must say so."
+    note = "A change is significant if the interval excludes 0 and p is small."
     if found.reranker is not None:
         titles.append("before reranking")
-        note += " before reranking: the change that the reranker had to make good."
+        note += " before reranking: the change that the reranker had to undo."
     return table(titles, [_rank_row(row) for row in found.rows], note)
 
 
@@ -100,16 +100,16 @@ def _notes(found: Stress) -> list[Block]:
     return texts(
         "warning",
         (left_out, f"{counted(left_out)} of the gold set left out: {why}."),
-        (fewer, f"{counted(fewer)} with fewer negatives than ranks: all together means as many as there are."),
+        (fewer, f"{counted(fewer)} with fewer negatives than ranks: the last row uses those that exist."),
         (short, f"{counted(short)} with a list that ends before rank {last}: the negative was put at its end instead."),
-        (found.moved, f"Negatives that stood in the list already, and were moved: {found.moved:,}."),
+        (found.moved, f"Negatives that were already in the list and were moved: {found.moved:,}."),
         (
             found.relevant_negatives,
-            f"Negatives that the gold set calls relevant, and were not used: {found.relevant_negatives:,}.",
+            f"Negatives not used because the gold set calls them relevant: {found.relevant_negatives:,}.",
         ),
         (
             found.without_text,
-            f"The reranker got {found.without_text:,} hits without text: --corpus lends it to them.",
+            f"The reranker got {counted(found.without_text, 'hit')} without text: --corpus provides it.",
         ),
-        (found.rows[0].change.few, "Too few queries to judge by."),
+        (found.rows[0].change.few, "Too few queries for a reliable result."),
     )

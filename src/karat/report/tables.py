@@ -1,4 +1,4 @@
-"""Every list of records in what a command found, as a table with full precision: for CSV and Parquet."""
+"""Every list of records in a result as a table with full precision, for CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 Record: TypeAlias = dict[str, Any]
 ENDINGS = (".csv", ".parquet")
-_APART = "; "  # between plain values of one cell
-_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")  # of a table; anything else before a = belongs to a path
-_FORMULA = re.compile(r"^\s*[=+\-@\t\r\uFF1D\uFF0B\uFF0D\uFF20]")  # the wide forms too
+_APART = "; "  # separates plain values in a cell
+_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")  # of a table; anything else before = is part of a path
+_FORMULA = re.compile(r"^\s*[=+\-@\t\r\uFF1D\uFF0B\uFF0D\uFF20]")  # including full-width forms
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
 def tables_of(found: object) -> dict[str, list[Record]]:
-    """Path → records, such as `pairs.segments.differences` of a comparison. Records have the plain values of those that
-    they belong to in front, and those of single records inside them behind a dot (`recall.mean`). `about` has the plain
-    values of the whole; the records of a list are its `rows`."""
+    """Path → records, such as `pairs.segments.differences` of a comparison. Records start with the plain values of
+    their parents; single records inside them are flattened with a dot (`recall.mean`). `about` has the plain values of
+    the whole object; the records of a list are its `rows`."""
     into: dict[str, list[Record]] = {}
     plain = msgspec.to_builtins(found)
     named = {"rows": plain} if isinstance(plain, list) else plain
@@ -65,7 +65,7 @@ def _flat(record: Mapping[str, Any], prefix: str = "") -> tuple[Record, dict[str
             own |= inner
             lists |= more
         elif isinstance(value, list) and all(isinstance(part, Mapping) for part in value):
-            lists[name] = value  # an empty list may be one of plain values elsewhere: then it is no table with a row
+            lists[name] = value  # an empty list may hold plain values elsewhere: a table without rows
         elif isinstance(value, list):
             own[name] = _APART.join(map(str, value))
         else:
@@ -74,7 +74,7 @@ def _flat(record: Mapping[str, Any], prefix: str = "") -> tuple[Record, dict[str
 
 
 def joined_tables(found: Sequence[object]) -> dict[str, list[Record]]:
-    """The tables of one object, or of several systems below each other."""
+    """The tables of one object, or of several systems, concatenated."""
     into: dict[str, list[Record]] = {}
     for one in found:
         system = {"system": getattr(one, "system", None)} if len(found) > 1 else {}
@@ -84,7 +84,7 @@ def joined_tables(found: Sequence[object]) -> dict[str, list[Record]]:
 
 
 def audit_records(results: Sequence[Result]) -> dict[str, list[Record]]:
-    """The audits of several results, where a report shows them."""
+    """The audits of several results as one table."""
     rows = [
         {"system": result.system or result.run, "code": e.code, "count": e.count, "found": e.found, "done": e.done}
         | {"examples": _APART.join(e.examples)}
@@ -95,22 +95,22 @@ def audit_records(results: Sequence[Result]) -> dict[str, list[Record]]:
 
 
 def table_target(output: str) -> tuple[str, Path] | None:
-    """`differences=out.csv` → which table, and where to; None for what is no file of a table."""
+    """`differences=out.csv` → name of the table and path; None if the output is not a table file."""
     name, equals, path = output.partition("=")
     if not output.lower().endswith(ENDINGS):
         return None
     if not equals:
         raise ConfigError(
-            f"which table is to be written to {output!r}",
+            f"no table named for {output!r}",
             code="unnamed-table",
-            expected="the name of a table before the file",
-            hint=f"-o NAME={output}; a name that there is not lists all",
+            expected="the name of a table before the file name",
+            hint=f"-o NAME={output}; an unknown name lists all tables",
         )
     return name, Path(path)
 
 
 def table_name(output: str) -> str | None:
-    """The name before `=`; None where it is part of a path."""
+    """The name before `=`; None if it is part of a path."""
     name, equals, _ = output.partition("=")
     return name if equals and _NAME.fullmatch(name) else None
 
@@ -120,7 +120,7 @@ def write_table(tables: Mapping[str, list[Record]], name: str, path: Path) -> No
 
 
 def table_file(frame: pl.DataFrame, ending: str) -> bytes:
-    """The table as CSV or Parquet, without secrets; ids are data and stay as they are."""
+    """The table as CSV or Parquet, with secrets redacted; ids are not changed."""
     import polars as pl
 
     texts = [name for name, kind in frame.schema.items() if kind == pl.String and not name.endswith("id")]
@@ -133,8 +133,8 @@ def table_file(frame: pl.DataFrame, ending: str) -> bytes:
 
 
 def csv_text(frame: pl.DataFrame) -> bytes:
-    """A table for spreadsheets, which take a text that begins with = + - @ for a formula and run it. Such a text gets a
-    ' in front; numbers stay numbers, also those in a column of texts. Parquet and JSON hold every text as it is.
+    """A table as CSV, safe for spreadsheets, which run texts that begin with = + - @ as formulas. Such texts get a
+    leading '; numbers stay numbers, even in a text column. Parquet and JSON hold every text unchanged.
 
     >>> import polars as pl
     >>> print(csv_text(pl.DataFrame({"id": ["=1+1", "-0.5", "a"], "n": [-1, 2, 3]})).decode())
@@ -151,7 +151,7 @@ def csv_text(frame: pl.DataFrame) -> bytes:
 
 
 def _texts_of(frame: pl.DataFrame) -> list[str]:
-    """Columns in which a text might be a formula."""
+    """Text columns that contain a possible formula."""
     import polars as pl
 
     texts = [name for name, kind in frame.schema.items() if kind == pl.String]
@@ -163,16 +163,16 @@ def _no_formula(text: str | None) -> str | None:
 
 
 def find_table(tables: Mapping[str, list[Record]], name: str) -> list[Record]:
-    """The table of this path; or of the shortest path that ends with it."""
+    """The table with this path, or with the shortest path that ends with it."""
     ends = sorted((path for path in tables if path == name or path.endswith(f".{name}")), key=len)
     if not ends:
         there = [path for path, records in tables.items() if records]
-        raise UnknownName("table", name, there, hint="there are: " + ", ".join(there))
+        raise UnknownName("table", name, there, hint="available: " + ", ".join(there))
     return tables[ends[0]]
 
 
 def frame_of(records: Sequence[Record]) -> pl.DataFrame:
-    """One row per record; a column that holds numbers and texts is text."""
+    """One row per record; a column of numbers and texts becomes text."""
     import polars as pl
 
     names = dict.fromkeys(name for record in records for name in record)

@@ -1,4 +1,4 @@
-"""Triage → Report."""
+"""Report of `karat eval triage`."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def triage_blocks(found: Triage) -> list[Block]:
 
 
 def _brief_note(found: Triage, in_full: int) -> list[Block]:
-    marked = ["with shared words marked"] if any(hit.passage for case in found.cases for hit in case.hits) else []
-    searched = ["with the list of word search"] if any(case.bm25 is not None for case in found.cases) else []
+    marked = ["with shared words highlighted"] if any(hit.passage for case in found.cases for hit in case.hits) else []
+    searched = ["with the results of word search"] if any(case.bm25 is not None for case in found.cases) else []
     if not found.brief or not (marked or searched):
         return []
-    return [Text(f"The first {in_full:,} {' and '.join([*marked, *searched])}, the others in brief.", "note")]
+    return [Text(f"The first {in_full:,} are shown {' and '.join([*marked, *searched])}, the others in brief.", "note")]
 
 
 def _summary(found: Triage) -> str:
-    have, fall = "has" if found.nothing_found == 1 else "have", "falls" if found.losing == 1 else "fall"
+    have, fall = "has" if found.nothing_found == 1 else "have", "scores" if found.losing == 1 else "score"
     said = (
-        f"{found.nothing_found:,} of {counted(found.queries)} {have} nothing relevant among the first {DEPTH} hits; "
-        f"{found.losing:,} more {fall} short of what the gold allows."
+        f"{found.nothing_found:,} of {counted(found.queries)} {have} no relevant hit in the first {DEPTH}; "
+        f"{found.losing:,} more {fall} below what the gold set allows."
     )
     shown = len(found.cases) - found.sampled
     if found.sampled:
@@ -49,24 +49,24 @@ def _summary(found: Triage) -> str:
     good = shown - found.nothing_found - found.losing
     if good < 0:
         return f"{said} Shown: the {shown:,} worst."
-    rest = "One loses nothing and comes" if good == 1 else f"The other {good:,} lose nothing and come"
-    return f"{said} {rest} last." if good else said
+    rest = "One more loses nothing and is" if good == 1 else f"The other {good:,} lose nothing and are"
+    return f"{said} {rest} listed last." if good else said
 
 
 def changed_blocks(found: ChangedQueries, baseline: str, candidate: str, in_full: int) -> list[Block]:
-    """Queries that lost, gained or only changed, with both lists beside each other; nothing where nothing changed."""
+    """Queries that lost, gained or only changed, with both lists side by side; empty if nothing changed."""
     if not found.shown:
         return []
     counts = ", ".join(f"{count:,} {_KINDS[kind]}" for kind, count in found.counts.items() if count)
     left = sum(found.counts.values()) - len(found.shown)
     sample = f" and a sample of {found.sampled:,} of the others" if found.sampled else ""
-    shown = f" Shown: those that changed most{sample}." if left else ""
+    shown = f" Shown: the largest changes{sample}." if left else ""
     said = f"By {found.shown[0].metric}: {counts}.{shown}"
     return [Text(said), *(_changed(q, baseline, candidate, i < in_full) for i, q in enumerate(found.shown))]
 
 
 _OWN = ("outcome", "finding", "word search", "text", "page")
-_KINDS = {"lost": "lost", "gained": "gained", "changed": "have other hits and the same score"}
+_KINDS = {"lost": "lost", "gained": "gained", "changed": "with different hits but the same score"}
 
 
 def _changed(query: ChangedQuery, baseline: str, candidate: str, in_full: bool) -> Example:
@@ -86,7 +86,7 @@ def _changed(query: ChangedQuery, baseline: str, candidate: str, in_full: bool) 
 
 
 def _side(when: str, system: str, hits: Sequence[ShownHit], in_full: bool) -> Listing:
-    """In brief without scores, which say nothing beside those of another system."""
+    """In brief, without scores: they cannot be compared between systems."""
     lines = _hits(hits) if in_full else [msgspec.structs.replace(line, facts={}) for line in _hits(hits)]
     return Listing(f"{when}: {system}" if in_full else when, lines, None if hits else "nothing")
 
@@ -108,21 +108,21 @@ def _case(case: Case, k: int, in_full: bool) -> Example:
 
 
 def _tags(tags: dict[str, str]) -> dict[str, str]:
-    """Tags under names that a page has no use of its own for."""
+    """Renames tags that clash with names the page uses itself."""
     return {f"{name} (tag)" if name in _OWN else name: value for name, value in tags.items()}
 
 
 def _finding(case: Case, k: int) -> dict[str, str]:
-    """What became of most of what should have been found: the findings of the diagnosis, query by query."""
+    """Where most of the expected items were lost: the findings of the diagnosis, per query."""
     if case.kind == "nothing lost":
         return {}
     if not case.lost:
-        return {"finding": f"all in the top {k}, in a poor order"}
+        return {"finding": f"all in the top {k}, but poorly ordered"}
     return {"finding": WORDS[max(case.lost, key=lambda stage: case.lost[stage])][0].format(k=k)}
 
 
 def _word_search(case: Case) -> dict[str, str]:
-    """Whether plain word search would have served this query better."""
+    """Whether plain word search would have done better on this query."""
     by_words = case.bm25_relevant
     if by_words is None:
         return {}
@@ -136,7 +136,7 @@ def _losses(case: Case, k: int) -> list[str]:
     stages = (f"{count} {WORDS[stage][0].format(k=k)}" for stage, count in case.lost.items())
     lost, items = sum(case.lost.values()), "item" if case.gold_items == 1 else "items"
     are = "is" if lost == 1 else "are"
-    return [f"Of {case.gold_items} relevant {items} {lost} {are} not in the top {k}: {'; '.join(stages)}."]
+    return [f"{lost} of {case.gold_items} relevant {items} {are} not in the top {k}: {'; '.join(stages)}."]
 
 
 def _wanted(shown: Case | ChangedQuery) -> Listing:

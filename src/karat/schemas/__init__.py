@@ -33,13 +33,13 @@ NAMES = tuple(_KINDS)
 
 
 def schema_text(name: str) -> str:
-    """The shipped schema."""
+    """Returns the shipped schema."""
     return (resources.files("karat.schemas") / f"{name}.schema.json").read_text(encoding="utf-8")
 
 
 def generate(name: str) -> str:
-    """The schema made anew from the code; a test holds the shipped file to it."""
-    import msgspec  # not for those who only print a schema
+    """Generates the schema from the code; a test compares the shipped file with it."""
+    import msgspec  # not needed to print a shipped schema
 
     from karat.registry import load_callable
 

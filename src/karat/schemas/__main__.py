@@ -1,4 +1,4 @@
-"""`python -m karat.schemas`: write the shipped schemas and the keywords of options again."""
+"""`python -m karat.schemas` regenerates the shipped schemas and `options/keywords.py`."""
 
 from __future__ import annotations
 

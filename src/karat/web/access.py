@@ -1,4 +1,4 @@
-"""Who may ask: a token for scripts, users with passwords for people, nobody else unless it is this machine alone."""
+"""Access control: a token for scripts, passwords for people, and open access on this machine only."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from karat.errors import ConfigError
 from karat.files.atomic_write import write_whole
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-SESSION = 12 * 3600.0  # seconds after which a log-in ends
-PRIVATE = 0o600  # mode of a file of users
-_TRIES, _SPAN = 5, 60.0  # wrong passwords of a name in so many seconds
-_MOST_SESSIONS = 10_000  # the oldest ends when there are more
+SESSION = 12 * 3600.0  # seconds until a session ends
+PRIVATE = 0o600  # mode of a users file
+_TRIES, _SPAN = 5, 60.0  # wrong passwords per name in this many seconds
+_MOST_SESSIONS = 10_000  # with more, the oldest ends
 _NOBODY = "0" * 32
-# Who is logged in, of the request that is being answered; empty for who knows the token, None for nobody.
+# The user of the current request; empty with the token, None if not logged in.
 VISITOR: ContextVar[str | None] = ContextVar("visitor", default=None)
 
 
 class HashCost(NamedTuple):
-    """How much work scrypt makes of a password: N = 2^log_n, block size r, p times."""
+    """Cost parameters of scrypt: N = 2^log_n, block size r, parallelism p."""
 
     log_n: int
     r: int
@@ -37,7 +37,7 @@ class HashCost(NamedTuple):
 
     @property
     def memory(self) -> int:
-        """Bytes that one hash takes."""
+        """Bytes of memory for one hash."""
         return 128 * self.r * ((1 << self.log_n) + self.p + 2)
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class HashCost(NamedTuple):
 
 
 COST = HashCost(17, 8, 1)
-_FIRST_COST = HashCost(14, 8, 1)  # of lines that do not name theirs
+_FIRST_COST = HashCost(14, 8, 1)  # of lines without a cost
 _USER = re.compile(
     r"(?P<name>[\w.@-]{1,64}):scrypt:(?:(?P<cost>[0-9]{1,2},[0-9]{1,2},[0-9]{1,2}):)?"
     r"(?P<salt>[0-9a-f]{32}):(?P<hash>[0-9a-f]{64})"
@@ -54,7 +54,7 @@ _LEAST_COST, _MOST_COST = HashCost(4, 1, 1), HashCost(20, 16, 16)
 
 
 class User(NamedTuple):
-    """What is known of a password: it cannot be read from it."""
+    """A salted hash of a password."""
 
     salt: str
     hash: str
@@ -62,10 +62,10 @@ class User(NamedTuple):
 
 
 class Access(msgspec.Struct):
-    """`hosts`: names under which this server may be asked for; another one is a page of a stranger in disguise.
+    """Users, token and sessions; thread-safe. `hosts`: allowed host names, against DNS rebinding.
 
-    Any number of threads may ask at once. `cost`: what a password of lower cost is hashed again with when its user logs
-    in; `upgraded` is told of it, with the user before and after."""
+    `cost`: passwords with a cheaper hash are hashed again when their user logs in; `upgraded` is then called with the
+    user before and after."""
 
     hosts: frozenset[str] = frozenset(LOOPBACK)
     token: str | None = None
@@ -74,22 +74,22 @@ class Access(msgspec.Struct):
     cost: HashCost = COST
     upgraded: Callable[[str, User, User], None] | None = None
     _sessions: dict[str, tuple[str, float]] = {}  # hash of the cookie → name, end
-    _tries: dict[str, list[float]] = {}  # name → wrong ones, and those that are being checked
+    _tries: dict[str, list[float]] = {}  # name → times of failed and running attempts
     _swept: float = float("-inf")
     _lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     @property
     def open(self) -> bool:
-        """Everyone who reaches it may use it."""
+        """Whether no log-in is needed."""
         return self.token is None and not self.users
 
     def is_token(self, given: str) -> bool:
         return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
 
     def log_in(self, name: str, password: str) -> str | None:
-        """A cookie, where the password (or, without a name, the token) is right.
+        """Returns a cookie if the password (or, without a name, the token) is right.
 
-        A try counts as wrong until it was right: so many at once are no way around the limit."""
+        An attempt counts as failed until it succeeds, so parallel attempts cannot bypass the limit."""
         at = self._begin_try(name)
         if at is None or not (self.is_token(password) if not name else self._is_password(name, password)):
             return None
@@ -110,7 +110,7 @@ class Access(msgspec.Struct):
             self._sessions.pop(_hash(cookie), None)
 
     def visitor(self, cookie: str) -> str | None:
-        """Who logged in with this cookie; empty for who knows the token, None for nobody."""
+        """The user with this cookie; empty with the token, None if not logged in."""
         if not cookie:
             return None
         key, now = _hash(cookie), self.clock()
@@ -122,10 +122,10 @@ class Access(msgspec.Struct):
             return name
 
     def _begin_try(self, name: str) -> float | None:
-        """When it began; None: there were too many."""
+        """Returns the start of the attempt; None if there were too many."""
         now = self.clock()
         with self._lock:
-            if now - self._swept >= _SPAN:  # names that nobody has tried for long
+            if now - self._swept >= _SPAN:  # forget old attempts
                 self._swept = now
                 self._tries = {who: tries for who, tries in self._tries.items() if now - tries[-1] < _SPAN}
             tries = [at for at in self._tries.get(name, []) if now - at < _SPAN]
@@ -135,11 +135,11 @@ class Access(msgspec.Struct):
             return now
 
     def _is_password(self, name: str, password: str) -> bool:
-        """As slow for a name that nobody has. A hash of lower cost is made again, for the right password."""
+        """Checks a password, as slowly for an unknown name. Upgrades a cheap hash if the password is right."""
         user = self.users.get(name, User(_NOBODY, "", self.cost))
         right = hmac.compare_digest(_slow_hash(password, user.salt, user.cost), user.hash)
         if user.cost.memory * user.cost.p < self.cost.memory * self.cost.p:
-            again = made_user(password, self.cost)  # also for a wrong one: the time that it takes tells nothing
+            again = made_user(password, self.cost)  # also for a wrong one, so that timing reveals nothing
             if right:
                 self.users[name] = again
                 if self.upgraded is not None:
@@ -148,7 +148,7 @@ class Access(msgspec.Struct):
 
 
 def read_token(file: str | None, variable: str | None) -> str | None:
-    """From a file, else from the environment: a command line can be read by everyone on the machine."""
+    """Reads the token from a file or the environment: everyone on the machine can read a command line."""
     token = variable if file is None else _text(file)
     if token is None:
         return None
@@ -156,7 +156,7 @@ def read_token(file: str | None, variable: str | None) -> str | None:
     if not re.fullmatch(r"[!-~]{16,512}", token):
         hint = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
         expected = "16 printable characters or more, without spaces"
-        raise ConfigError("no usable token", code="bad-token", file=file, expected=expected, hint=hint)
+        raise ConfigError("invalid token", code="bad-token", file=file, expected=expected, hint=hint)
     return token
 
 
@@ -166,16 +166,16 @@ def read_users(file: str) -> dict[str, User]:
         if line.strip() and not line.startswith("#"):
             found = parse_user(line)
             if found is None:
-                hint, expected = f"karat serve users {file} NAME writes such a line", "name:scrypt:cost:salt:hash"
-                raise ConfigError("not a user", code="bad-user", file=file, line=number, expected=expected, hint=hint)
+                hint, expected = f"add users with: karat serve users {file} NAME", "name:scrypt:cost:salt:hash"
+                raise ConfigError("invalid user", code="bad-user", file=file, line=number, expected=expected, hint=hint)
             users[found[0]] = found[1]
     if not users:
-        raise ConfigError("no user", code="no-users", file=file, hint=f"karat serve users {file} NAME adds one")
+        raise ConfigError("no users", code="no-users", file=file, hint=f"add one with: karat serve users {file} NAME")
     return users
 
 
 def parse_user(line: str) -> tuple[str, User] | None:
-    """A line of a file of users; None: it is not one.
+    """Parses a line of a users file; None if it is invalid.
 
     >>> parse_user("ada:scrypt:" + 32 * "0" + ":" + 64 * "1")[1].cost  # of an older Karat
     HashCost(log_n=14, r=8, p=1)
@@ -190,9 +190,9 @@ def parse_user(line: str) -> tuple[str, User] | None:
 
 
 def user_line(name: str, password: str, cost: HashCost | None = None) -> str:
-    """What a file of users says of one; the password cannot be read from it."""
+    """Returns the line of a users file, with a salted hash of the password."""
     if not re.fullmatch(r"[\w.@-]{1,64}", name):
-        raise ConfigError("no usable name", code="bad-name", expected="letters, digits, . _ @ -, at most 64", got=name)
+        raise ConfigError("invalid name", code="bad-name", expected="letters, digits, . _ @ -, at most 64", got=name)
     if len(password) < 8:
         raise ConfigError("the password is too short", code="bad-password", expected="8 characters or more")
     return _line(name, made_user(password, cost or COST))
@@ -204,8 +204,8 @@ def made_user(password: str, cost: HashCost) -> User:
 
 
 def rewrite_user(file: str, name: str, before: User, after: User) -> None:
-    """Put a better hash of the same password into the file, unless somebody has changed the line meanwhile. A file that
-    cannot be written stays as it is: the old hash is still right."""
+    """Replaces the hash of a user in the file, unless the line has changed since. If the file cannot be written, the
+    old hash stays valid."""
     try:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
         changed = [_line(name, after) if parse_user(line) == (name, before) else line for line in lines]

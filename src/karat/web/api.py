@@ -16,9 +16,9 @@ from karat.results.saved import SavedResult
 from karat.web.endpoints import ZIP, Answer, Endpoint, Offset
 
 PREFIX = "/api/v1"
-_DOCUMENT = "All of a run but what is said query by query."
+_DOCUMENT = "A run without its per-query data."
 _EXPORT = "The run as a file, for `karat history import`."
-_JUDGEMENTS = "What gates said of it, the newest first."
+_JUDGEMENTS = "Its gate verdicts, newest first."
 _SEGMENTS = "Segments that a trend can follow."
 _Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
 _Text = Annotated[str, msgspec.Meta(max_length=500)]
@@ -33,7 +33,7 @@ class Only(msgspec.Struct, frozen=True, kw_only=True):
     until: _Text | None = None
 
     def filter(self) -> Filter:
-        """`since` and `until` in the form of the catalogue."""
+        """Returns a filter with `since` and `until` in the format of the catalogue."""
         given = {name: getattr(self, name) for name in Filter.__struct_fields__}
         return Filter(**given | {name: utc(given[name], name) for name in ("since", "until")})
 
@@ -63,7 +63,7 @@ class AskQueries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskSides(msgspec.Struct, frozen=True, kw_only=True):
-    """Two runs or more, and what they are held beside each other by."""
+    """Two or more runs, and the metric to compare them by."""
 
     run: Annotated[list[_Text], msgspec.Meta(min_length=1, max_length=10)]
     metric: _Text
@@ -89,34 +89,34 @@ class AskCases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cases(msgspec.Struct, frozen=True):
-    """Failed queries, worst first, as `karat eval triage` tells them; how many are kept in all."""
+    """Failed queries, worst first, as `karat eval triage` shows them; `total`: how many are kept."""
 
     total: int
     cases: list[dict[str, Any]]
 
 
 class CaseOf(msgspec.Struct, frozen=True):
-    """A failed query with its gold and hits; null: they were not kept."""
+    """A failed query with its gold and hits; null if they were not kept."""
 
     case: dict[str, Any] | None
 
 
 class NewPin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a name should lead."""
+    """The run that a name should point to."""
 
     run: _Text
     kind: PinKind
 
 
 class Uploaded(msgspec.Struct, frozen=True):
-    """A run that was taken in; `new`: it was not there before."""
+    """An imported run; `new`: it did not exist before."""
 
     id: str
     new: bool
 
 
 class Done(msgspec.Struct, frozen=True):
-    """It was done."""
+    """Confirmation."""
 
     done: bool = True
 
@@ -194,25 +194,27 @@ def _upload(store: Store, path: dict[str, str], asked: None, body: bytes) -> lis
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/runs", "Runs, the newest first.", Page, _list, ListRuns),
-    Endpoint("POST", "/runs", "Take in runs: a file of `karat history export`.", list[Uploaded], _upload, takes=bytes),
-    Endpoint("GET", "/choices", "What runs can be filtered by.", Choices, lambda s, p, q, b: s.choices()),
+    Endpoint("GET", "/runs", "Runs, newest first.", Page, _list, ListRuns),
+    Endpoint(
+        "POST", "/runs", "Import runs from a file of `karat history export`.", list[Uploaded], _upload, takes=bytes
+    ),
+    Endpoint("GET", "/choices", "Values that runs can be filtered by.", Choices, lambda s, p, q, b: s.choices()),
     Endpoint("GET", "/runs/{run}", "One run.", RunRow, _of_run(Store.row)),
     Endpoint("DELETE", "/runs/{run}", "Delete a run that is not pinned.", Done, _of_run(_delete)),
     Endpoint("GET", "/runs/{run}/document", _DOCUMENT, RunDocument, _of_run(Store.document)),
-    Endpoint("GET", "/runs/{run}/result", "The saved form of its result, whole.", SavedResult, _of_run(_result)),
+    Endpoint("GET", "/runs/{run}/result", "The complete saved result.", SavedResult, _of_run(_result)),
     Endpoint("GET", "/runs/{run}/export", _EXPORT, bytes, _of_run(lambda s, run: pack(s, [run])), file=ZIP),
-    Endpoint("GET", "/runs/{run}/queries", "Its queries, one page at a time.", queries.QueryPage, _queries, AskQueries),
+    Endpoint("GET", "/runs/{run}/queries", "Its queries, page by page.", queries.QueryPage, _queries, AskQueries),
     Endpoint("GET", "/runs/{run}/cases", "Its failed queries, worst first.", Cases, _cases, AskCases),
     Endpoint("GET", "/runs/{run}/case", "One failed query with gold and hits.", CaseOf, _case, AskCase),
     Endpoint("GET", "/runs/{run}/judgements", _JUDGEMENTS, list[Judgement], _of_run(Store.judgements)),
     Endpoint("GET", "/runs/{run}/segments", _SEGMENTS, dict[str, list[str]], _of_run(Store.segments)),
-    Endpoint("PUT", "/runs/{run}/tags/{tag}", "Give a run a tag.", RunRow, _tagged(Store.tag)),
-    Endpoint("DELETE", "/runs/{run}/tags/{tag}", "Take a tag from a run.", RunRow, _tagged(Store.untag)),
-    Endpoint("GET", "/trend", "One metric over time, the oldest first.", list[TrendPoint], _trend, AskTrend),
+    Endpoint("PUT", "/runs/{run}/tags/{tag}", "Add a tag to a run.", RunRow, _tagged(Store.tag)),
+    Endpoint("DELETE", "/runs/{run}/tags/{tag}", "Remove a tag from a run.", RunRow, _tagged(Store.untag)),
+    Endpoint("GET", "/trend", "One metric over time, oldest first.", list[TrendPoint], _trend, AskTrend),
     Endpoint("GET", "/side-by-side", "One metric of several runs, query by query.", queries.SidePage, _sides, AskSides),
-    Endpoint("GET", "/query", "One query across runs, the newest first.", queries.QueryHistory, _query, AskQuery),
+    Endpoint("GET", "/query", "One query across runs, newest first.", queries.QueryHistory, _query, AskQuery),
     Endpoint("GET", "/pins", "Baselines and anchors.", list[Pin], lambda s, p, q, b: s.pins()),
-    Endpoint("PUT", "/pins/{name}", "Let a name lead to a run.", Pin, _pin, takes=NewPin),
-    Endpoint("DELETE", "/pins/{name}", "Remove a pin; its run stays.", Done, _unpin),
+    Endpoint("PUT", "/pins/{name}", "Point a name to a run.", Pin, _pin, takes=NewPin),
+    Endpoint("DELETE", "/pins/{name}", "Remove a pin but not its run.", Done, _unpin),
 )

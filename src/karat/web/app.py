@@ -1,4 +1,4 @@
-"""Every page and endpoint by its address."""
+"""The application: all pages and endpoints by path."""
 
 from __future__ import annotations
 
@@ -47,17 +47,19 @@ PAGES: dict[str, Callable[[Store, Request], Response]] = {
 
 
 def prepare(kind: type[msgspec.Struct] = msgspec.Struct) -> None:
-    """What msgspec must know of our structs. It finds out when one is first read, and the process ends if two threads
-    do that at once: so this comes before the first request."""
+    """Prepares all structs for msgspec before the first request: it crashes if two threads first decode a struct at the
+    same time."""
     for own in kind.__subclasses__():
         if own.__module__.startswith("karat."):
-            with suppress(TypeError, NameError):  # never read: fields of other kinds, or only known to type checkers
+            with suppress(
+                TypeError, NameError
+            ):  # never decoded: fields of other types, or types only for type checkers
                 msgspec.json.Decoder(own)
         prepare(own)
 
 
 def create_app(store: Store, access: Access, desk: Desk | None = None, patience: Patience | None = None) -> Starlette:
-    """`store` and `desk` stay open as long as the application runs."""
+    """Creates the application; `store` and `desk` must stay open while it runs."""
     prepare()
     visit = partial(visit_of, store, desk or Desk())
     return Starlette(
@@ -80,7 +82,7 @@ def create_app(store: Store, access: Access, desk: Desk | None = None, patience:
 
 
 def _api(endpoints: Sequence[Endpoint], place: Callable[[Request], Any]) -> list[Route]:
-    """`place`: what a request is answered from."""
+    """Routes for endpoints; `place` returns the object that answers a request."""
     by_path: dict[str, dict[str, Endpoint]] = {}
     for endpoint in endpoints:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
@@ -107,7 +109,7 @@ def _log_in(access: Access) -> Callable[[Request], Awaitable[Response]]:
                 form = await read_form(request)
             except InputError as error:
                 status, problem = problem_of(error)
-                return page("problem.html", "That did not work", status=status, problem=problem)
+                return page("problem.html", "Something went wrong", status=status, problem=problem)
             name, password = form.get("name", ""), form.get("password", "")
             wanted = form.get(NEXT, "")
             cookie = await run_in_threadpool(access.log_in, name, password)
@@ -122,7 +124,7 @@ def _log_in(access: Access) -> Callable[[Request], Awaitable[Response]]:
 
 
 def _log_out(access: Access) -> Callable[[Request], Response]:
-    """Here too, and not only in the browser: a cookie that somebody has copied ends with it."""
+    """Ends the session on the server too, so that copied cookies stop working."""
 
     def log_out(request: Request) -> Response:
         access.log_out(cookies_of(request.scope).get(COOKIE, ""))
@@ -163,7 +165,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     problem = Problem(error.detail)
     if not request.url.path.startswith(PREFIX):
-        return page("problem.html", "Not there", status=error.status_code, problem=problem)
+        return page("problem.html", "Not found", status=error.status_code, problem=problem)
     response = as_json(problem, error.status_code)
     response.headers.update(error.headers or {})
     return response

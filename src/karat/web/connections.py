@@ -1,6 +1,6 @@
-"""Connections: how slow a client may be, and which of them go when there are too many.
+"""Limits for slow clients and for the number of connections.
 
-Starlette and uvicorn leave this to a proxy; `karat serve` must hold without one."""
+Starlette and uvicorn leave this to a proxy; `karat serve` must work without one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from karat.web.endpoints import Problem
 from karat.web.guard import ALWAYS, LARGEST_HEAD
 
 _ANSWERS = {
-    400: Problem("this is not HTTP"),
+    400: Problem("invalid HTTP request"),
     408: Problem("the headers took too long"),
     431: Problem("the headers are too large"),
     503: Problem("too many connections", "try again in a moment"),
@@ -27,21 +27,21 @@ _ANSWERS = {
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds that a client may take, and how many connections there may be."""
+    """Time limits for clients in seconds, and limits on connections."""
 
-    headers: float = 10.0  # from the first byte of a request, or from the connection on, to the end of its headers
+    headers: float = 10.0  # from the connection, or the first byte of a request, to the end of its headers
     idle: int = 5  # between two requests
-    reading: float = 20.0  # in which it must take at least `least_read` bytes of an answer that waits for it
+    reading: float = 20.0  # to read at least `least_read` bytes of a waiting response
     least_read: int = 64 << 10
-    stall: float = 2.0  # without a piece of `least_sent` bytes of a body: then it may have to go for another one
+    stall: float = 2.0  # without `least_sent` bytes of a body: then it may be closed for another one
     least_sent: int = 1 << 10
     connections: int = 4096
-    each: int = 2048  # of one client
+    each: int = 2048  # per client
 
 
 class Crowd:
-    """All connections of a server. When one is too many, another that does nothing goes: the longest idle one of the
-    client that has most of those; also one whose body does not come. Whoever is being answered stays."""
+    """All connections of a server. At the limit, it closes the longest idle connection of the client with the most idle
+    ones. A stalled body counts as idle. Connections that are being answered stay open."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -49,7 +49,7 @@ class Crowd:
         self._counts: Counter[str] = Counter()
 
     def enter(self, new: WatchedConnection, client: str) -> bool:
-        """Whether there is room for it."""
+        """Adds a connection; returns whether there was room for it."""
         if self._counts[client] >= self.limits.each and not self._drop(client):
             return False
         if len(self._all) >= self.limits.connections and not self._drop(None):
@@ -66,7 +66,7 @@ class Crowd:
                 del self._counts[client]
 
     def _drop(self, client: str | None) -> bool:
-        """Close an idle connection, of one client or of anyone."""
+        """Closes an idle connection, of one client or of any."""
         idle = [(one, who) for one, who in self._all.items() if one.waits and client in (None, who)]
         if not idle:
             return False
@@ -83,7 +83,7 @@ class WatchedConnection(H11Protocol):
     crowd: Crowd
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._fed, self._held = 0, b""  # bytes of a request whose headers are not complete; data of the next request
+        self._fed, self._held = 0, b""  # bytes of incomplete headers; data of the next request
         self._timer: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
         self._idle_since = self._heard = self.loop.time()
@@ -102,7 +102,7 @@ class WatchedConnection(H11Protocol):
 
     @property
     def waits(self) -> bool:
-        """For a request, for a body that stalls, or for a client that does not take its answer."""
+        """Whether it waits for a request, a stalled body or a client that does not read."""
         return self.conn.their_state is h11.IDLE or self._reading is not None or self._stalls
 
     @property
@@ -111,13 +111,12 @@ class WatchedConnection(H11Protocol):
 
     @property
     def _stalls(self) -> bool:
-        """Not where it is the server that does not read yet."""
+        """Whether a body has stalled, unless the server itself has paused reading."""
         late = self.loop.time() - self._heard > self.crowd.limits.stall
         return self.conn.their_state is h11.SEND_BODY and late and not self.flow.read_paused
 
     def data_received(self, data: bytes) -> None:
-        """In small parts: h11 never sees more headers than there may be, also of a request that comes together with the
-        one before it."""
+        """Feeds h11 in small parts, so that it never sees more than the allowed headers, even of pipelined requests."""
         if self.transport.is_closing():
             return
         if self.conn.their_state is h11.IDLE or len(data) >= self.crowd.limits.least_sent:
@@ -125,7 +124,7 @@ class WatchedConnection(H11Protocol):
         data, self._held = self._held + data, b""
         while data and not self.transport.is_closing():
             if self.conn.their_state in (h11.DONE, h11.MUST_CLOSE):
-                self._held = data  # the next request: after this one is answered
+                self._held = data  # the next request, after this one is answered
                 if len(data) >= LARGEST_HEAD:
                     self.flow.pause_reading()
                 return
@@ -147,7 +146,7 @@ class WatchedConnection(H11Protocol):
             self.data_received(b"")
 
     def _note(self) -> None:
-        """Whether the headers of a request are still to come."""
+        """Starts or stops the timer for the headers of a request."""
         if self.conn.their_state is not h11.IDLE:
             self._fed = 0
             self._stop_timer()
@@ -158,7 +157,7 @@ class WatchedConnection(H11Protocol):
         self._refuse(431 if self._fed >= LARGEST_HEAD else 400)
 
     def timeout_keep_alive_handler(self) -> None:
-        if self.transport.get_write_buffer_size():  # the answer is still being read: not idle yet
+        if self.transport.get_write_buffer_size():  # the response is still being read: not idle yet
             self._unset_keepalive_if_required()
             again = self.timeout_keep_alive
             self.timeout_keep_alive_task = self.loop.call_later(again, self.timeout_keep_alive_handler)
@@ -178,7 +177,7 @@ class WatchedConnection(H11Protocol):
             self._reading = None
 
     def drop(self) -> None:
-        """At once: it does nothing, and another one is waiting."""
+        """Closes at once: it is idle, and another connection is waiting."""
         self.transport.abort()
 
     def _too_slow(self) -> None:
@@ -189,7 +188,7 @@ class WatchedConnection(H11Protocol):
             self.transport.abort()
 
     def _refuse(self, status: int) -> None:
-        """An answer that carries what all answers carry, and the end."""
+        """Sends an error response with the usual headers, and closes."""
         self._stop_timer()
         body = msgspec.json.encode(_ANSWERS[status])
         lines = [
@@ -202,7 +201,7 @@ class WatchedConnection(H11Protocol):
         self._abort_later()
 
     def _watch_reading(self) -> None:
-        """Until all of the answer is taken."""
+        """Watches until the client has read the whole response."""
         if self._reading is not None:
             return
         before = self.transport.get_write_buffer_size()
@@ -218,7 +217,7 @@ class WatchedConnection(H11Protocol):
         self._reading = self.loop.call_later(self.crowd.limits.reading, check)
 
     def _abort_later(self) -> None:
-        """A client that does not read would keep a closed connection for ever."""
+        """Aborts later: a client that does not read would keep a closed connection forever."""
         if self._timer is None:
             self._timer = self.loop.call_later(self.crowd.limits.headers, self.transport.abort)
 
@@ -229,6 +228,6 @@ class WatchedConnection(H11Protocol):
 
 
 def connection_class(limits: Limits) -> type[WatchedConnection]:
-    """For one server: what its connections share is on the class."""
+    """Returns a connection class for one server, with its shared state."""
     made: Any = type("WatchedConnection", (WatchedConnection,), {"crowd": Crowd(limits)})
     return made  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""What an endpoint is, and the document that describes them all."""
+"""Endpoints of the API, and the OpenAPI document that describes them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _JSON = "application/json"
 _BINARY = {"type": "string", "format": "binary"}
 _TEMPLATE = "#/components/schemas/{name}"
 _REFUSALS = {
-    "400": "The request is not one that can be answered.",
+    "400": "Invalid request.",
     "401": "Not logged in.",
-    "403": "From a place that may not ask.",
-    "404": "Not there.",
-    "503": "The history does not answer.",
+    "403": "Not allowed.",
+    "404": "Not found.",
+    "503": "The history is not available.",
 }
 
 
@@ -41,17 +41,17 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class NotYet(ConfigError):
-    """What would be a hint to somebody who labels."""
+    """The answer would reveal grades to someone who is still labelling."""
 
 
 class NoParameters(msgspec.Struct, frozen=True):
-    """Of an endpoint that takes none."""
+    """Parameters of an endpoint that takes none."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """One path and method. `parameters`: a struct of what may stand after the question mark, `gives`: what comes back.
+    """One path and method. `parameters`: a struct of the query parameters; `gives`: the type of the response.
 
-    `answer` gets what it answers from (the store), what stands in the path, the parameters and the body.
+    `answer` gets the object to answer from (the store), the path parameters, the query parameters and the body.
     """
 
     method: Method
@@ -60,8 +60,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     gives: Any
     answer: Answer
     parameters: type[msgspec.Struct] = NoParameters
-    takes: Any = None  # of the body, in JSON; bytes: a file of runs
-    file: str | None = None  # media type, where it gives a file
+    takes: Any = None  # type of the JSON body; bytes: a file of runs
+    file: str | None = None  # media type, if the response is a file
 
     @property
     def writes(self) -> bool:
@@ -69,7 +69,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def read_parameters(kind: type[msgspec.Struct], request: Request) -> Any:
-    """From texts to the types that the struct names; what it does not know is refused, so that no typo passes."""
+    """Converts query parameters to the types of a struct; unknown names are refused to catch typos."""
     lists = {field.name: _is_list(field.type) for field in msgspec.structs.fields(kind)}
     given: dict[str, Any] = {}
     for name in request.query_params:
@@ -97,7 +97,7 @@ def read_body(kind: Any, content: bytes) -> Any:
     try:
         return msgspec.json.decode(content, type=kind)
     except DECODE_ERRORS as error:
-        raise InputError(f"the body is not what is expected: {error}", code="bad-body") from error
+        raise InputError(f"invalid body: {error}", code="bad-body") from error
 
 
 def as_json(value: Any, status: int = 200) -> Response:
@@ -105,7 +105,7 @@ def as_json(value: Any, status: int = 200) -> Response:
 
 
 def problem_of(error: KaratError) -> tuple[int, Problem]:
-    """404 for what is not there, 503 for a store that does not answer, 403 for hints, 400 for everything else."""
+    """404 for unknown things, 503 if the store fails, 403 for hidden grades, 400 for everything else."""
     codes = {NotThere: 404, StoreError: 503, NotYet: 403}
     status = next((code for kind, code in codes.items() if isinstance(error, kind)), 400)
     return status, Problem(str(error).partition("\nhint: ")[0], error.hint and redact(error.hint))
@@ -123,7 +123,7 @@ def openapi(endpoints: Sequence[Endpoint], prefix: str) -> dict[str, Any]:
         paths.setdefault(prefix + endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, known)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Karat", "version": __version__, "description": "Runs of a retriever, and what they scored."},
+        "info": {"title": "Karat", "version": __version__, "description": "Runs of a retriever and their scores."},
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{}, {"token": []}],
@@ -138,7 +138,7 @@ def _operation(endpoint: Endpoint, known: dict[str, Any]) -> dict[str, Any]:
         "operationId": _name(endpoint),
         "parameters": [*_in_path(endpoint.path), *_in_query(endpoint.parameters), *_header(endpoint)],
         "responses": {
-            "200": {"description": "As asked for.", "content": {endpoint.file or _JSON: {"schema": schema}}},
+            "200": {"description": "Success.", "content": {endpoint.file or _JSON: {"schema": schema}}},
             **{code: {"description": text, "content": problem} for code, text in _REFUSALS.items()},
         },
     }
@@ -169,7 +169,7 @@ def _in_query(kind: type[msgspec.Struct]) -> list[dict[str, Any]]:
 def _header(endpoint: Endpoint) -> list[dict[str, Any]]:
     if not endpoint.writes:
         return []
-    says = "Any value: a page of another site cannot send it."
+    says = "Any value. Pages of other sites cannot send it."
     return [{"name": "X-Karat", "in": "header", "required": True, "description": says, "schema": {"const": "1"}}]
 
 

@@ -1,4 +1,4 @@
-"""What a form of these pages sends."""
+"""Reads the forms of the pages."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ _MOST = 10  # fields
 async def read_form(request: Request) -> dict[str, str]:
     try:
         return dict(parse_qsl((await request.body()).decode("utf-8", "replace"), max_num_fields=_MOST))
-    except ValueError as error:  # more fields than any form has
-        raise InputError("not a form of these pages", code="bad-body") from error
+    except ValueError as error:  # too many fields
+        raise InputError("invalid form", code="bad-body") from error

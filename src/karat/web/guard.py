@@ -1,4 +1,4 @@
-"""What every request must pass, and what every answer carries."""
+"""Checks for every request, and headers for every response."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ COOKIE = "karat_session"
 HEADER = "x-karat"
 LOGIN = "/login"
 LOGOUT = "/logout"
-NEXT = "next"  # the page that was asked for before the log-in
+NEXT = "next"  # the page requested before the log-in
 LABELS = "/labels"
 _OPEN_PATHS = (LOGIN, "/static/")
-_SMALL, _LARGE = 64 << 10, 128 << 20  # bytes of a body, and of one that is a file of runs
-_LONGEST_ADDRESS, LARGEST_HEAD = 8 << 10, 16 << 10  # bytes of path and query, and of everything before the body
-_COOKIES = "karat.cookies"  # where they are in the scope
+_SMALL, _LARGE = 64 << 10, 128 << 20  # bytes of a body, and of an upload of runs
+_LONGEST_ADDRESS, LARGEST_HEAD = 8 << 10, 16 << 10  # bytes of path and query, and of all headers
+_COOKIES = "karat.cookies"  # key in the scope
 ALWAYS = {
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # without any, browsers hide from us where our own forms come from
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers hide the origin of our own forms
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
@@ -43,22 +43,22 @@ ALWAYS = {
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a body may take: so many seconds, and one more for each of so many bytes."""
+    """How long a body may take: a fixed time plus its size divided by a minimum speed."""
 
     seconds: float = 20.0
     bytes_per_second: int = 32 << 10
 
 
 class TooLarge(Exception):
-    """A body that goes on past its limit."""
+    """A body over its size limit."""
 
 
 class BodyTooSlow(Exception):
-    """A body that does not come."""
+    """A body that arrives too slowly."""
 
 
 class Guard:
-    """Around the whole application: nothing behind it needs to think of any of this."""
+    """Middleware around the whole application, so that nothing else has to do these checks."""
 
     def __init__(self, app: ASGIApp, access: Access, patience: Patience | None = None) -> None:
         self._app, self._access, self._patience = app, access, patience or Patience()
@@ -92,7 +92,7 @@ class Guard:
             return
         except Exception:
             logging.getLogger("karat.web").exception("%s %s was not answered", scope["method"], scope["path"])
-            refused = _problem(500, "this is a fault of Karat, and not of the request")
+            refused = _problem(500, "internal error in Karat")
         if not begun:
             await refused(scope, receive, guarded)
 
@@ -107,18 +107,18 @@ class Guard:
         writes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
         host = _host(headers.get("host", ""))
         if host not in self._access.hosts:
-            return _problem(403, "this server does not go by that name", "karat serve --allow-host NAME")
+            return _problem(403, "host name not allowed", "karat serve --allow-host NAME")
         if not scope["query_string"].isascii():
-            return _problem(400, "the address has bytes that are no characters of an address")
+            return _problem(400, "the address contains invalid characters")
         if writes and not self._own_origin(headers):
-            return _problem(403, "asked by a page of another site")
+            return _problem(403, "request from another site")
         if writes and HEADER not in headers and not _own_form(headers, path):
-            return _problem(403, "a write without the header X-Karat", "send X-Karat: 1")
+            return _problem(403, "the header X-Karat is missing", "send X-Karat: 1")
         if int(headers.get("content-length", "0").strip() or 0) > _limit(scope):
             return _problem(413, "the body is too large")
         if not self._may_ask(headers, path):
             if path.startswith("/api/"):
-                said = "this is not the token" if "authorization" in headers else "not logged in"
+                said = "wrong token" if "authorization" in headers else "not logged in"
                 return _problem(401, said, "Authorization: Bearer TOKEN")
             return RedirectResponse(_log_in_first(scope), 303)
         return None
@@ -132,19 +132,19 @@ class Guard:
         return VISITOR.get() is not None
 
     def _own_origin(self, headers: Headers) -> bool:
-        """Browsers say where a write comes from; scripts say nothing."""
+        """Whether a write comes from our own pages. Browsers send its origin; scripts do not."""
         origin = headers.get("origin")
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
         return origin is None or _place(origin) == headers.get("host", "").lower()
 
     def _counted(self, receive: Receive, limit: int) -> Receive:
-        """What a request says of its length is only a promise, and so is that it goes on at all."""
+        """Limits the size and the time of a body, because Content-Length cannot be trusted."""
         seen, begun, whole = 0, time.monotonic(), False
 
         async def counted() -> Message:
             nonlocal seen, whole
-            if whole:  # from now on it says only that the client has gone
+            if whole:  # only reports disconnects from now on
                 return await receive()
             left = begun + self._patience.seconds + seen / self._patience.bytes_per_second - time.monotonic()
             try:
@@ -162,18 +162,18 @@ class Guard:
 
 
 def _own_form(headers: Headers, path: str) -> bool:
-    """A form of these pages, sent without a script; where it comes from is said by the browser, and was looked at."""
+    """Whether this is a form of our pages sent without a script; its origin has been checked."""
     return path in (LOGIN, LOGOUT) or (path.startswith(f"{LABELS}/") and "origin" in headers)
 
 
 def _log_in_first(scope: Scope) -> str:
-    """To the log-in, and from there to the page that was asked for."""
+    """The address of the log-in, which leads back to the requested page."""
     wanted = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
     return f"{LOGIN}?{urlencode({NEXT: wanted})}" if scope["method"] == "GET" and wanted != "/" else LOGIN
 
 
 def next_page(asked: str) -> str:
-    """A page of this server, and of no other, whoever wrote the link.
+    """Returns a page of this server, never of another site.
 
     >>> [next_page(asked) for asked in ("/trend?metric=mrr", "//evil.example", "https://evil.example", "")]
     ['/trend?metric=mrr', '/runs', '/runs', '/runs']
@@ -184,13 +184,13 @@ def next_page(asked: str) -> str:
 
 
 def cookies_of(scope: Scope) -> dict[str, str]:
-    """As the Guard has read them."""
+    """Returns the cookies that the Guard has parsed."""
     found: dict[str, str] = scope[_COOKIES]
     return found
 
 
 def _parsed(headers: list[str]) -> dict[str, str]:
-    """Each byte is looked at once. Ours need no quotes, so none are taken away.
+    """Parses cookies in linear time. Our cookies need no quotes, so quotes are not removed.
 
     >>> _parsed(['karat_session=abc; other="x', "a=b=c; =; karat_session=def"])
     {'karat_session': 'abc', 'other': '"x', 'a': 'b=c'}
@@ -205,7 +205,7 @@ def _parsed(headers: list[str]) -> dict[str, str]:
 
 
 def set_cookie(request: Request, response: Response, name: str, value: str, seconds: float) -> None:
-    """Out of reach of scripts and of other sites; only over TLS where the request came that way."""
+    """Sets a cookie that scripts and other sites cannot read; TLS only if the request used TLS."""
     secure = request.headers.get("x-forwarded-proto") == "https"
     response.set_cookie(name, value, max_age=int(seconds), httponly=True, samesite="strict", secure=secure)
 
@@ -226,7 +226,7 @@ def _host(header: str) -> str:
 
 
 def _place(origin: str) -> str | None:
-    """Host and port of an origin; None where it is not one."""
+    """Host and port of an origin; None if it is invalid."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -238,6 +238,6 @@ def _problem(status: int, error: str, hint: str | None = None) -> Response:
 
 
 def _last(response: Response) -> Response:
-    """The last answer on its connection."""
+    """Closes the connection after this response."""
     response.headers["Connection"] = "close"
     return response

@@ -1,6 +1,6 @@
-"""Labelling on the site: what to label next, labels given and taken back, what they say together; as API and pages.
+"""Labelling in the dashboard: the next pair, giving and undoing labels, agreement and calibration; as API and pages.
 
-The pages are plain forms, made quicker by a little script.
+The pages are plain forms; a small script makes them faster.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ JSON_LINES = "application/x-ndjson"
 _Text = Annotated[str, msgspec.Meta(max_length=500)]
 NAME = "karat_annotator"
 _YEAR = 365 * 24 * 3600
-_BESIDE = 100  # pairs of a table
-_NO_TEXT = "This pair has no text: `karat labels pool --corpus` lends it."
+_BESIDE = 100  # pairs in a table
+_NO_TEXT = "This pair has no text: `karat labels pool --corpus` provides it."
 
 
 class Visit(msgspec.Struct, frozen=True):
-    """Somebody at the desk. Who is logged in labels under that name and no other."""
+    """A visitor of the labelling pages. Logged-in users label under their own name only."""
 
     store: Store
     desk: Desk
@@ -57,26 +57,28 @@ class Visit(msgspec.Struct, frozen=True):
 
     def annotator(self, given: str | None) -> str:
         if self.logged_in and given not in (None, "", self.name):
-            said = "another name than that of the log-in"
+            said = "not the name of the logged-in user"
             raise ConfigError(said, code="wrong-annotator", field="annotator", got=given)
         name = self.name if self.logged_in else given or self.name
         if not name:
-            raise ConfigError("nobody is named", code="missing-field", field="annotator", expected="who labels")
+            raise ConfigError(
+                "no annotator", code="missing-field", field="annotator", expected="the name of the annotator"
+            )
         return checked_name(name)
 
 
 class AskAnnotator(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose label; not needed of who is logged in."""
+    """The annotator; not needed for logged-in users."""
 
     annotator: _Text | None = None
 
 
 class AskTurn(AskAnnotator, frozen=True, kw_only=True):
-    skipped: bool = False  # once more through what was skipped
+    skipped: bool = False  # go through skipped pairs again
 
 
 class AskSettled(msgspec.Struct, frozen=True, kw_only=True):
-    """Who decides where annotators disagree; else the majority does."""
+    """Who decides if annotators disagree; by default the majority."""
 
     adjudicator: _Text | None = None
 
@@ -101,7 +103,7 @@ class NewLabel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class PoolState(msgspec.Struct, frozen=True):
-    """A pool, and how far everybody has come."""
+    """A pool, and the progress of each annotator."""
 
     name: str
     pairs: int
@@ -111,7 +113,7 @@ class PoolState(msgspec.Struct, frozen=True):
 
 
 def _agreement(visit: Visit, pool: PoolAtDesk, asked: Any = None, body: None = None) -> Agreement:
-    """Of people: how far a judge agrees with them is told by a calibration."""
+    """Agreement between people; the calibration covers judges."""
     found, closed = find_agreement(visit.desk.labels(pool, "human")), _closed(visit, pool)
     seen = [one for one in found.conflicts if (one.query_id, one.item) not in closed]
     return msgspec.structs.replace(found, conflicts=seen)
@@ -120,7 +122,7 @@ def _agreement(visit: Visit, pool: PoolAtDesk, asked: Any = None, body: None = N
 def _calibration(visit: Visit, pool: PoolAtDesk, asked: Any = None, body: None = None) -> Calibration:
     desk, judged = visit.desk, visit.desk.judged(pool)
     if not judged.graded():
-        hint = "`karat labels judge` labels a pool; `karat serve --judge FILE` shows what it said"
+        hint = "label the pool with `karat labels judge`, then pass the file with `karat serve --judge FILE`"
         raise ConfigError("no judge has labelled this pool", code="no-labels", hint=hint)
     return calibrate(judged, desk.labels(pool, "human"), pool=list(pool.entries.values()), highest=desk.highest)
 
@@ -131,10 +133,10 @@ def _calibration_file(visit: Visit, pool: PoolAtDesk, asked: Any, body: None) ->
 
 
 def refuse_hints(visit: Visit, pool: PoolAtDesk) -> None:
-    """A file of labels is given whole or not at all: half of one would be taken for all of it."""
+    """Refuses to return a file of labels with pairs that the visitor has yet to grade."""
     if left := len(_closed(visit, pool)):
-        what = f"{visit.name} labels this pool and has yet to grade {left:,} of its pairs"
-        hint = "who does not label logs in with the token, or sends it"
+        what = f"{visit.name} labels this pool and has not graded {left:,} of its pairs yet"
+        hint = "if you do not label, log in with the token"
         raise NotYet(what, code="labels-closed", hint=hint)
 
 
@@ -173,26 +175,26 @@ def _settled(visit: Visit, pool: PoolAtDesk, asked: AskSettled, body: None) -> b
 
 
 _POOL = "/pools/{pool}"
-_ALL_LABELS = "Labels, one a line: a labels file."
-_SETTLED = "One label a pair, as `karat labels agree -o` writes it."
+_ALL_LABELS = "All labels, as a labels file."
+_SETTLED = "One label per pair, as written by `karat labels agree -o`."
 LABEL_ENDPOINTS = (
-    Endpoint("GET", "/pools", "Pools that wait for labels, and how far they are.", list[PoolState], _pools),
+    Endpoint("GET", "/pools", "Pools to label, with progress.", list[PoolState], _pools),
     Endpoint("GET", f"{_POOL}/next", "The next pair of an annotator.", Turn, _of_pool(_next), AskTurn),
     Endpoint("GET", f"{_POOL}/labels", _ALL_LABELS, bytes, _of_pool(_all_labels), file=JSON_LINES),
-    Endpoint("POST", f"{_POOL}/labels", "Give a pair a grade, or skip it.", Given, _of_pool(_give), takes=NewLabel),
-    Endpoint("DELETE", f"{_POOL}/labels/last", "Take one's last label back.", Label, _of_pool(_undo), AskAnnotator),
+    Endpoint("POST", f"{_POOL}/labels", "Grade a pair, or skip it.", Given, _of_pool(_give), takes=NewLabel),
+    Endpoint("DELETE", f"{_POOL}/labels/last", "Undo an annotator's last label.", Label, _of_pool(_undo), AskAnnotator),
     Endpoint("GET", f"{_POOL}/settled", _SETTLED, bytes, _of_pool(_settled), AskSettled, file=JSON_LINES),
-    Endpoint("GET", f"{_POOL}/agreement", "How far people agree.", Agreement, _of_pool(_agreement)),
-    Endpoint("GET", f"{_POOL}/calibration", "Judges held against people.", Calibration, _of_pool(_calibration_file)),
+    Endpoint("GET", f"{_POOL}/agreement", "Agreement between people.", Agreement, _of_pool(_agreement)),
+    Endpoint("GET", f"{_POOL}/calibration", "Judges compared with people.", Calibration, _of_pool(_calibration_file)),
 )
 
 
 Form: TypeAlias = dict[str, str]
-Page: TypeAlias = Callable[..., Response]  # of a visit, the pool that the address names, if any, request and form
+Page: TypeAlias = Callable[..., Response]  # of visit, pool (if the address names one), request and form
 
 
 def visit_of(store: Store, desk: Desk, request: Request) -> Visit:
-    """Under the name of the log-in; else under that which was given once."""
+    """Returns the visit, under the name of the log-in or the name in the cookie."""
     user = VISITOR.get()
     if user:
         return Visit(store, desk, user, logged_in=True)
@@ -232,7 +234,7 @@ def label_page(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> 
 def give(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Response:
     pair = pool.by_mark.get(form.get("pair", ""))
     if pair is None:
-        raise InputError("no pair of this pool", code="unknown-pair", field="pair", hint="load the page again")
+        raise InputError("not a pair of this pool", code="unknown-pair", field="pair", hint="reload the page")
     grade, note = _grade(form.get("grade", "")), form.get("note", "").strip()[:2000]
     visit.desk.give(pool, visit.annotator(None), pair, grade, note)
     return _back(pool, form)
@@ -246,7 +248,7 @@ def undo(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Respon
 def name_page(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Response:
     if visit.logged_in:
         return RedirectResponse(_address(pool), 303)
-    return _page(visit, "label_name.html", "Who labels?", address=_address(pool, "name"), name=visit.name)
+    return _page(visit, "label_name.html", "Your name", address=_address(pool, "name"), name=visit.name)
 
 
 def set_name(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Response:
@@ -266,7 +268,7 @@ def calibration_page(visit: Visit, pool: PoolAtDesk, request: Request, form: For
         report = calibration_report(_calibration(visit, pool))
     except KaratError as error:
         said: list[Block] = [Text(str(error).replace("\nhint: ", ". "), "warning")]
-        sections = [Section("rates", "Nothing to say yet", said)]
+        sections = [Section("rates", "No calibration yet", said)]
     else:
         told = [_without_pairs(section) if section.name == "next" else section for section in report.sections]
         sections = [*told, _beside(visit.desk, pool, _closed(visit, pool))]
@@ -321,7 +323,7 @@ def _grade(given: str) -> float | None:
     if given == "skip":
         return None
     if not given.isdecimal() or not given.isascii():
-        raise InputError("no grade", code="bad-value", field="grade", expected="a number, or skip", got=given)
+        raise InputError("invalid grade", code="bad-value", field="grade", expected="a number, or skip", got=given)
     return float(given[:3])
 
 
@@ -339,13 +341,13 @@ def _in_words(grade: float | None, words: tuple[str, ...]) -> str:
 
 
 def _closed(visit: Visit, pool: PoolAtDesk) -> set[tuple[str, str]]:
-    """What a visitor who labels must not see yet. Who has no name does not label: scripts, and who knows the token."""
+    """Pairs whose grades an annotator must not see yet. Visitors without a name do not label."""
     hidden = visit.desk.not_yet_graded(pool, visit.name) if visit.name else set()
     return {(pair.query, pair.item) for pair in hidden}
 
 
 def _without_pairs(section: Section) -> Section:
-    """How many labels more, but not the judge's grades of pairs that wait for one."""
+    """Keeps the number of labels needed, but hides the judge's grades of open pairs."""
     return msgspec.structs.replace(section, blocks=[block for block in section.blocks if isinstance(block, Text)])
 
 
@@ -361,8 +363,8 @@ def _beside(desk: Desk, pool: PoolAtDesk, closed: set[tuple[str, str]]) -> Secti
         [pair.query, pair.item, pool.entries[pair].query or "", f"{people[pair]:g}", f"{judges[pair]:g}"]
         for pair in seen[:_BESIDE]
     ]
-    columns = ("query", "item", "asked", "people", "judge")
-    said = f"{len(both):,} pairs have grades of both, the widest apart first"
-    said += f"; {len(both) - len(seen):,} that you have yet to grade are not shown" if len(seen) < len(both) else ""
-    said += f"; these are the first {_BESIDE}." if len(seen) > _BESIDE else "."
+    columns = ("query", "item", "text", "people", "judge")
+    said = f"Pairs with both grades, largest difference first: {len(both):,}"
+    said += f"; {len(both) - len(seen):,} that you have not graded yet are not shown" if len(seen) < len(both) else ""
+    said += f"; the first {_BESIDE} are shown." if len(seen) > _BESIDE else "."
     return Section("beside", "Pair by pair", [Text(said), *([table(columns, rows)] if rows else [])])

@@ -1,4 +1,4 @@
-"""What pages share: the blocks, style and script of the report in a frame of their own, and what an address asks."""
+"""Shared by all pages: templates with the blocks, style and script of the report, and query parameters."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from karat.web.endpoints import Offset, Problem, problem_of
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
-SHOWN = 3  # metrics of a list
-SIZE = 50  # queries of a page
+SHOWN = 3  # metrics in a list
+SIZE = 50  # queries per page
 _WIDTH, _HEIGHT, _EDGE = 96, 18, 3
 
 
@@ -69,14 +69,14 @@ def front_page(store: Store, request: Request) -> Response:
 def static_file(store: Store, request: Request) -> Response:
     name = request.path_params["name"]
     if name not in _STATIC:
-        return page("problem.html", "Not found", status=404, problem=Problem("There is no such file."))
+        return page("problem.html", "Not found", status=404, problem=Problem("No such file."))
     kind, content = _STATIC[name]
     return Response(content(), media_type=kind, headers={"Cache-Control": "no-cache"})
 
 
 def problem_page(store: Store, error: KaratError) -> Response:
     status, problem = problem_of(error)
-    title = "Not there" if status == 404 else "That did not work"
+    title = "Not found" if status == 404 else "Something went wrong"
     return page("problem.html", title, store, status=status, problem=problem)
 
 
@@ -90,7 +90,7 @@ class AskPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def asked_of(request: Request, kind: type[_S]) -> _S:
-    """What the address asks for; a field of a form that was left empty asks for nothing."""
+    """Reads the query parameters; empty form fields are ignored."""
     given = {name: value for name, value in request.query_params.items() if name in kind.__struct_fields__ and value}
     try:
         return msgspec.convert(given, kind, strict=False)
@@ -108,7 +108,7 @@ def steps(request: Request, offset: int, size: int, total: int) -> list[tuple[st
 
 
 def link(path: str, request: Request, **changes: Any) -> str:
-    """The same question with some answers changed; None takes one away."""
+    """The current address with some parameters changed; None removes one."""
     kept = [(n, v) for n, v in request.query_params.multi_items() if n not in changes and v]
     more = [(name, value) for name, value in changes.items() if value is not None]
     query = urlencode([*kept, *more])
@@ -119,12 +119,12 @@ def kept_verdicts(document: str) -> Verdicts:
     try:
         return msgspec.json.decode(document, type=Verdicts)
     except DECODE_ERRORS as error:
-        said = f"the verdict was kept by a Karat that wrote it in another way: {error}"
+        said = f"the verdict was saved by an incompatible version of Karat: {error}"
         raise InputError(said, code="old-verdict") from error
 
 
 def sparkline(values: Sequence[float]) -> Markup:
-    """A value over time, hidden from those who do not see it: the number beside it is the newest."""
+    """A value over time, hidden from screen readers: the number next to it is the newest."""
     low, high = min(values), max(values)
     span = (high - low) or 1.0
     step = (_WIDTH - 2 * _EDGE) / max(len(values) - 1, 1)

@@ -1,7 +1,7 @@
-"""Answers that are kept: whoever asks the same of the same history gets the same, and it is made once.
+"""A cache of responses, valid as long as the history does not change.
 
-An answer is as old as the state of the history it was made from. When that has changed, what is said of one run is
-still right if nothing was written about this run; everything else is made again."""
+When the history has changed, pages about one run stay valid if nothing was written about that run; everything else is
+made again."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from karat.history.store import Store
 from karat.web.access import VISITOR
 
 _T = TypeVar("_T")
-_Key = tuple[str, bytes, bool | None]  # path, query, and whether the reader is nobody, has a name or knows the token
+_Key = tuple[str, bytes, bool | None]  # path, query, and whether the reader is anonymous, has a name or uses the token
 _PAGES = ("/runs", "/trend", "/compare", "/query", "/pins")
 _KEPT = (*_PAGES, *(f"/api/v1{path}" for path in (*_PAGES, "/side-by-side", "/choices")))
 _ONE_RUN = ("/runs/", "/api/v1/runs/")
-_LARGEST = 1 << 20  # bytes of an answer that is kept
-_MOST = 64 << 20  # bytes of all of them, compressed
-_EACH = 500  # bytes that an answer takes besides
-# What stands in a page instead of the reader's name, so that one page serves all; nobody can know it beforehand.
+_LARGEST = 1 << 20  # bytes of a cached response
+_MOST = 64 << 20  # bytes of all responses, compressed
+_EACH = 500  # bytes of overhead per response
+# A random placeholder for the reader's name, so that one page serves everyone.
 _MARK = f"visitor{secrets.token_hex(16)}"
 
 
 @dataclass
 class Kept:
-    """`state`: of the history, when it was made or last found to be right; `version`: of its run."""
+    """A cached response. `state`: of the history when it was made or last validated; `version`: of its run."""
 
     state: str
     version: str | None
@@ -48,7 +48,7 @@ class Kept:
 
 
 class Remember:
-    """In front of the application, behind the Guard."""
+    """Middleware between the Guard and the application."""
 
     def __init__(self, app: ASGIApp, store: Store, most: int = _MOST) -> None:
         self._app, self._store, self._most = app, store, most
@@ -66,7 +66,7 @@ class Remember:
             try:
                 state = await self._asked(self._store.state)
                 found = await self._still_right(key, state)
-            except KaratError:  # the application says what is wrong with the history
+            except KaratError:  # the application reports the error
                 await self._app(scope, receive, send)
                 return
             if found is not None:
@@ -74,7 +74,7 @@ class Remember:
                 return
             if key not in self._working:
                 break
-            await asyncio.wait([self._working[key]])  # another reader has asked for it
+            await asyncio.wait([self._working[key]])  # another request is making it
         self._working[key] = asyncio.get_running_loop().create_future()
         try:
             start, body = await self._made(key, state, scope, receive)
@@ -84,7 +84,7 @@ class Remember:
             await _send(start, body, name, send)
 
     async def _made(self, key: _Key, state: str, scope: Scope, receive: Receive) -> tuple[Message | None, bytes]:
-        """By the application. State and version are from before: what was written meanwhile makes it old at once."""
+        """Calls the application. State and version are read first, so a write in between invalidates the response."""
         version = await self._version(key)
         said: list[Message] = []
 
@@ -114,7 +114,7 @@ class Remember:
         return found
 
     async def _version(self, key: _Key) -> str | None:
-        """Of the run that a page is about; None for other pages."""
+        """The version of the run that a page is about; None for other pages."""
         run = run_of(key[0])
         try:
             return None if run is None else await self._asked(lambda: self._store.run_version(run))

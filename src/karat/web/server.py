@@ -21,33 +21,35 @@ if TYPE_CHECKING:
     from karat.web.connections import Limits
     from karat.web.guard import Patience
 
-_SWITCH = 0.001  # seconds for which a page that is being made may keep others from being answered
-_FILES, _OWN_FILES = 8192, 256  # that may be open, and those of them that are not connections
+_SWITCH = 0.001  # seconds that one thread may block others
+_FILES, _OWN_FILES = 8192, 256  # open files, and how many of them are not connections
 
 
 def listen(host: str, port: int, access: Access) -> socket.socket:
-    """A socket to serve on; an address that others can reach only where they must say who they are."""
+    """Returns a listening socket. An address that others can reach requires a token or users."""
     if access.open and not _is_loopback(host):
-        hint = "--token-file FILE, or --users FILE (karat serve users writes one)"
-        raise ConfigError(f"others can reach {host}, and need a token or a log-in", code="open-server", hint=hint)
+        hint = "--token-file FILE, or --users FILE (written by karat serve users)"
+        raise ConfigError(
+            f"{host} can be reached by others, so it needs a token or users", code="open-server", hint=hint
+        )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named, for asyncio sets TCP_NODELAY only where it sees that this is TCP; without it, every answer on a connection
-    # that is kept takes 40 ms more.
+    # asyncio sets TCP_NODELAY only if the protocol is given; without it, every response on a kept connection takes
+    # 40 ms more.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
-        made.listen(2048)  # from now on nobody is turned away, also while the application is still loading
+        made.listen(2048)  # accepts connections even while the application loads
     except (OSError, OverflowError) as error:
         made.close()
-        hint = "--port 0 takes one that is free"
+        hint = "--port 0 uses a free port"
         said = f"cannot listen on {host}:{port}: {getattr(error, 'strerror', error)}"
         raise ConfigError(said, code="cannot-listen", hint=hint) from error
     return made
 
 
 def require_server() -> None:
-    """Said before anything is done that takes a while."""
+    """Raises MissingExtra before any slow work if the web extra is not installed."""
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
             raise MissingExtra("karat serve", package, "web")
@@ -55,7 +57,7 @@ def require_server() -> None:
 
 def serve(store: Store, access: Access, on: socket.socket, desk: Desk | None = None) -> None:
     sys.setswitchinterval(_SWITCH)
-    with suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
+    with suppress(KeyboardInterrupt):  # the normal way to stop it
         made_server(store, access, desk, connections=_room_for_connections()).run(sockets=[on])
 
 
@@ -68,8 +70,8 @@ def made_server(
     patience: Patience | None = None,
     connections: int | None = None,
 ) -> uvicorn.Server:
-    """What `karat serve` runs. `limits` and `patience`: how slow clients may be; `connections`: how many the system has
-    room for."""
+    """Creates the server of `karat serve`. `limits`, `patience`: how slow clients may be; `connections`: how many the
+    system allows."""
     import uvicorn
 
     from karat.web.app import create_app
@@ -92,7 +94,7 @@ def made_server(
 
 
 def _room_for_connections() -> int | None:
-    """How many files this process may have open beside its own; as many as the system lets it have."""
+    """How many connections the limit on open files allows, after raising it as far as possible."""
     try:
         import resource
 

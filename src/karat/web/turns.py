@@ -1,4 +1,4 @@
-"""Who is answered when: so many requests at once, and of those that wait one of each client in turn."""
+"""Limits concurrent requests, and serves waiting clients in turn."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from contextlib import asynccontextmanager
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 UPLOAD = ("POST", "/api/v1/runs")
-# At once. More threads than cores make nothing quicker, and those that only wait have turns of their own.
+# Concurrent requests per kind. More threads than cores would not be faster.
 _LIGHT_READS, _READS, _WRITES, _HEAVY, _UPLOADS, _LOG_INS = 2, 3, 4, 2, 2, 2
 _LIGHT = re.compile(r"/api/v1/(runs|pins|choices|trend|runs/[^/]+(/judgements|/segments)?)|/static/.*|/pins")
 _HEAVY_ENDS = ("/export", "/result", "/agreement", "/calibration")
 
 
 class Gone(Exception):
-    """The client went away while it waited."""
+    """The client disconnected while it waited."""
 
 
 class Turns:
-    """`at_once` turns. A client that asks for a thousand things waits behind itself; others wait for one of them."""
+    """A fair queue with `at_once` slots: a client with many requests does not delay the others."""
 
     def __init__(self, at_once: int) -> None:
         self._free = at_once
@@ -30,7 +30,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, client: str, leaves: Callable[[], Awaitable[None]] | None = None) -> AsyncIterator[None]:
-        """`leaves`: ends when the client goes away; who does so before its turn raises Gone."""
+        """Waits for a slot. `leaves`: ends when the client disconnects; Gone is raised if that happens first."""
         if self._free:
             self._free -= 1
         else:
@@ -50,7 +50,7 @@ class Turns:
                 raise Gone
         except BaseException:
             if mine.done():
-                self._pass_on()  # its turn came in the same moment
+                self._pass_on()  # it got a slot at the same moment
             mine.cancel()
             raise
         finally:
@@ -63,7 +63,7 @@ class Turns:
             queue = self._waiting.pop(client)
             following = queue.popleft()
             if queue:
-                self._waiting[client] = queue  # again when all others had their turn
+                self._waiting[client] = queue  # goes to the end of the line
             if not following.done():
                 following.set_result(None)
                 return
@@ -71,9 +71,10 @@ class Turns:
 
 
 class Lanes:
-    """Around the application. What takes long has turns of its own, so that nobody who only reads waits for it.
+    """Middleware with separate queues, so that reads do not wait for slow requests.
 
-    A small body is read before the turn begins, and the answer is sent after it: a slow client holds nobody up."""
+    A small body is read before the turn begins, and the response is sent after it, so slow clients do not block
+    others."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -86,7 +87,7 @@ class Lanes:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if is_upload(scope):  # its body may be large, and is read only when its turn has come
+        if is_upload(scope):  # its body may be large, so it is read during its turn
             body, leaves = receive, None
         else:
             body, leaves = _replayed(await _whole(receive)), lambda: _left(receive)

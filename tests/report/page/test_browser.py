@@ -190,7 +190,7 @@ def shown_examples(page: Page) -> list[str]:
 
 def unpaged(section: Locator) -> None:
     """All queries at once."""
-    section.get_by_label("Queries on a page").select_option("0")
+    section.get_by_label("Queries per page").select_option("0")
 
 
 def test_failed_queries_are_filtered_and_the_filter_lives_in_the_address(pages: Any, opened: Open) -> None:

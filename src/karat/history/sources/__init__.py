@@ -1,1 +1,1 @@
-"""Saved results that are not files, by the prefix of their names."""
+"""Sources of saved results other than files, by prefix."""

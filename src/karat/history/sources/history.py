@@ -8,7 +8,7 @@ from karat.results.saved import SavedResult, SavedSource
 
 
 class History(SavedSource):
-    """What `--save` keeps, in the store that the settings name."""
+    """Runs saved with `--save`, in the configured store."""
 
     name = "history"
 

@@ -1,10 +1,10 @@
 
 "use strict";
-// Adds comfort only: without it every number is there, in the order in which it was written.
+// Optional: without it, every number is still on the page, in its original order.
 {
   const FOLDED = 12; // rows that a long table shows at first
 
-  // Theme: as the system has it, light, or dark.
+  // Theme: the system setting, light, or dark.
   const themes = ["auto", "light", "dark"];
   const button = document.getElementById("theme");
   const remembered = () => { try { return localStorage.getItem("karat-theme"); } catch { return null; } };
@@ -12,7 +12,7 @@
     if (theme === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
     button.textContent = `Theme: ${theme}`;
-    try { localStorage.setItem("karat-theme", theme); } catch { /* a page without storage forgets it */ }
+    try { localStorage.setItem("karat-theme", theme); } catch { /* no storage: not remembered */ }
   };
   let theme = themes.includes(remembered()) ? remembered() : "auto";
   setTheme(theme);
@@ -24,7 +24,7 @@
 
   const make = (name, properties) => Object.assign(document.createElement(name), properties);
 
-  // A cell's number, or its words where it has none; null for nothing.
+  // The number of a cell, or its text if it has none.
   const NUMBER = /^[+−-]?\d[\d,]*(\.\d+)?/;
   const number = (cell) => {
     if (cell.dataset.v !== undefined) return Number(cell.dataset.v);
@@ -42,7 +42,7 @@
       ? (a, b) => number(cells.get(a)) - number(cells.get(b))
       : (a, b) => words(cells.get(a)).localeCompare(words(cells.get(b)), "en", { numeric: true });
     there.sort(down ? (a, b) => compare(b, a) : compare);
-    return [...there, ...rows.filter((row) => empty(cells.get(row)))]; // what is unknown is neither high nor low
+    return [...there, ...rows.filter((row) => empty(cells.get(row)))]; // unknown values come last
   };
 
   const enhance = (table) => {
@@ -59,7 +59,7 @@
     };
 
     [...table.tHead.rows[0].cells].forEach((head, column) => {
-      if (!head.textContent) return; // nothing to press on
+      if (!head.textContent) return; // nothing to click
       const sorter = make("button", { type: "button", textContent: head.textContent });
       head.replaceChildren(sorter);
       sorter.addEventListener("click", () => {
@@ -97,8 +97,8 @@
   };
   document.querySelectorAll("table.grid").forEach(enhance);
 
-  // A text that stands once, at the end or above, is put where it belongs as soon as somebody looks, and so is a long id.
-  const parts = (line) => line.firstChild.textContent.split("\t"); // what stands before an id, the id, what stands after
+  // Shared texts and long ids are written once and filled in when an example is opened.
+  const parts = (line) => line.firstChild.textContent.split("\t"); // before the id, the id, after it
   const passages = new Map([...document.querySelectorAll(".passages li")].map((line) => {
     const [number, name] = parts(line).map((part) => part.trim());
     return [number || name, { name, text: line.querySelector("p") }];
@@ -123,10 +123,10 @@
   }, true); // it does not bubble
   const folded = document.querySelectorAll(".passages");
   for (const list of folded) list.open = false;
-  addEventListener("beforeprint", () => { for (const list of folded) list.open = true; }); // paper unfolds nothing
+  addEventListener("beforeprint", () => { for (const list of folded) list.open = true; }); // print all of them
 
-  // Examples: filter by words and by label, and show some at a time; filter and page live in the address, so that they
-  // can be sent to somebody.
+  // Examples: filter by text and label, and show a page at a time. Filter and page are in the address, so that it can
+  // be shared.
   const SIZES = [20, 100, 0]; // of a page; 0: all on one
   const filtered = (section) => {
     const place = section.querySelector(".section").id;
@@ -134,7 +134,7 @@
     const pairs = (example) => [...example.querySelectorAll("dl + dl dt")].map((name) => [words(name), words(name.nextElementSibling)]);
     const outcome = (example) => [...example.querySelectorAll("summary small")].map((said) => ["outcome", words(said)]);
     const labels = new Map(examples.map((example) => [example, new Map([...outcome(example), ...pairs(example)])]));
-    let heard; // what each example says, in small letters; a thousand of them are not read for nothing
+    let heard; // lower-case text of each example, made on first use
     const says = (example) => {
       heard ??= new Map(examples.map((e) => [e, [e.textContent, ...missing(e).map(([, { name, text }]) => `${name} ${text?.textContent}`)].join(" ").toLowerCase()]));
       return heard.get(example);
@@ -174,7 +174,7 @@
     };
     const ask = (name, value) => { value ? asked.set(name, value) : asked.delete(name); page = 1; };
 
-    // Above and below the list: back, on, and how many at a time.
+    // Above and below the list: previous, next, and page size.
     const go = (to) => { page = to; update(true); };
     const pagers = ["Pages of queries", "Pages of queries, below the list"].map((name, below) => {
       const bar = make("nav", { className: "pager" });
@@ -183,9 +183,9 @@
       const on = make("button", { type: "button", textContent: "Next" });
       const where = make("span", {});
       const many = make("select", {});
-      many.setAttribute("aria-label", "Queries on a page");
-      many.append(...SIZES.map((n) => new Option(n ? `${n} at a time` : "all at once", n)));
-      const start = () => { // whoever turns below the list goes on reading above
+      many.setAttribute("aria-label", "Queries per page");
+      many.append(...SIZES.map((n) => new Option(n ? `${n} per page` : "all", n)));
+      const start = () => { // after a click below the list, go to its top
         section.querySelector(".example:not(.later) summary")?.focus({ preventScroll: true });
         line.scrollIntoView();
       };
@@ -199,7 +199,7 @@
     const turn = (range, pages) => {
       for (const { bar, back, on, where } of pagers) {
         where.textContent = range;
-        // What has the focus keeps it: a button that cannot be pressed would lose it.
+        // aria-disabled, because a disabled button would lose the focus.
         for (const [button, end] of [[back, page === 1], [on, page === pages]]) button.setAttribute("aria-disabled", end);
         bar.hidden = examples.length <= SIZES[0];
       }
@@ -213,7 +213,7 @@
     for (const [name, known] of values) {
       if (known.size < 2 || known.size > 30) continue;
       const field = make("select", {});
-      field.setAttribute("aria-label", `Only with ${name}`);
+      field.setAttribute("aria-label", `Filter by ${name}`);
       field.append(new Option(`${name}: all`, ""), ...[...known].sort().map((value) => new Option(value, value)));
       field.addEventListener("change", () => { ask(name, field.value); update(true); });
       fields.set(name, field);
@@ -226,7 +226,7 @@
     const read = () => {
       const [anchor, ...rest] = location.hash.slice(1).split("&");
       const example = examples.find(({ id }) => id === anchor);
-      if (example) { // one query that somebody was sent to
+      if (example) { // a link to one query
         if (example.hidden) asked.clear();
         page = size ? Math.floor(fitting().indexOf(example) / size) + 1 : 1;
       } else if (anchor !== place || !rest.length) return;
@@ -239,7 +239,7 @@
       for (const [name, field] of fields) {
         const value = asked.get(name) ?? "";
         field.value = value;
-        if (field.value !== value) field.append(new Option(value, value, false, true)); // of another page, and found nowhere here
+        if (field.value !== value) field.append(new Option(value, value, false, true)); // a value that is not on this page
       }
       update(false);
       (example ?? section).scrollIntoView();
@@ -256,14 +256,14 @@
   reveal();
   addEventListener("hashchange", reveal);
 
-  // Only what can be scrolled is a stop for the Tab key.
+  // Only scrollable tables are tab stops.
   const frames = document.querySelectorAll(".scroll");
   const stops = new ResizeObserver((changes) => {
     for (const { target } of changes) target.tabIndex = target.scrollWidth > target.clientWidth ? 0 : -1;
   });
   frames.forEach((frame) => stops.observe(frame));
 
-  // On a narrow page the contents are folded away; a wide one has nothing to unfold them with.
+  // On a narrow page the contents are folded; on a wide one they are always open.
   const narrow = matchMedia("(max-width: 68rem)");
   const fold = () => { for (const contents of document.querySelectorAll(".contents details")) contents.open = !narrow.matches; };
   narrow.addEventListener("change", fold);

@@ -1,4 +1,4 @@
-"""Text in the columns of a terminal: how wide it is, where its lines break, how columns share a line."""
+"""Text in the columns of a terminal: width, line breaks, and how columns share a line."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Sequence
 from functools import cache
 
 _WORD = re.compile(r"\s*\S+\s*")
-_JOINER, _AS_EMOJI = "\u200d", "\ufe0f"  # what follows is one letter with what is before; what is before is a picture
+_JOINER, _AS_EMOJI = "\u200d", "\ufe0f"  # joins the characters around it; shows the character before it as an emoji
 
 
-_MARKS = re.compile("[\u1160-\u11ff\ud7b0-\ud7ff\U0001f3fb-\U0001f3ff]")  # parts of Hangul letters, colours of skin
+_MARKS = re.compile("[\u1160-\u11ff\ud7b0-\ud7ff\U0001f3fb-\U0001f3ff]")  # parts of Hangul letters, skin tones
 
 
 @cache
 def _letter_cells(letter: str) -> int:
-    """Columns of one code point: none if it goes on top of the one before, two for CJK and emoji."""
+    """Columns of one code point: 0 for combining characters, 2 for CJK and emoji."""
     if unicodedata.category(letter) in ("Mn", "Mc", "Me", "Cf") or _MARKS.match(letter):
         return int(letter == "\xad")
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
 def _letters(text: str) -> list[tuple[str, int]]:
-    """What a reader sees as single letters, each with its columns."""
+    """Splits text into graphemes, each with its number of columns."""
     found: list[tuple[str, int]] = []
     joined = False
     for letter in text:
@@ -38,7 +38,7 @@ def _letters(text: str) -> list[tuple[str, int]]:
 
 
 def cells_of(text: str) -> int:
-    """The columns that a text takes on a terminal.
+    """Returns the number of columns that a text takes on a terminal.
 
     >>> cells_of("abc"), cells_of("漢字"), cells_of("e\\u0301")
     (3, 4, 1)
@@ -47,7 +47,7 @@ def cells_of(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """As much of a text as fits; a wide letter that would stick out becomes a space."""
+    """Cuts a text to a width; a wide character that does not fit becomes a space."""
     if cells_of(text) <= width:
         return text
     line = _chopped(text, width)[0]
@@ -55,7 +55,7 @@ def cut(text: str, width: int) -> str:
 
 
 def _chopped(text: str, width: int) -> list[str]:
-    """Pieces of a word that is longer than a line."""
+    """Splits a word that is longer than a line."""
     if text.isascii():
         return [text[start : start + width] for start in range(0, len(text), width)]
     pieces, used = [""], 0
@@ -69,7 +69,7 @@ def _chopped(text: str, width: int) -> list[str]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The lines of a text, broken between words; longer words are broken where the line ends.
+    """Returns the lines of a text, wrapped between words; words longer than a line are split.
 
     >>> wrapped("one two three\\nfour", 8)
     ['one two ', 'three', 'four']
@@ -93,7 +93,7 @@ def _broken(text: str, width: int) -> list[str]:
 
 
 def shared_width(sizes: Sequence[int], foldable: Sequence[bool], room: int) -> list[int]:
-    """Sizes of columns that together fit: the widest that may be folded give way first, at last all of them.
+    """Returns column widths that fit: the widest foldable columns shrink first, then all of them.
 
     >>> shared_width([10, 60, 50], [False, True, True], 100)
     [10, 45, 45]
@@ -113,7 +113,7 @@ def shared_width(sizes: Sequence[int], foldable: Sequence[bool], room: int) -> l
 
 
 def _give(sizes: list[int], chosen: Sequence[int], excess: int, most: Sequence[int]) -> None:
-    """Take the same from each, as far as it has that much."""
+    """Takes the same amount from each chosen column, up to its limit."""
     for place, (i, limit) in enumerate(zip(chosen, most, strict=True)):
         given = min(limit, round(excess / (len(chosen) - place)))
         sizes[i] -= given

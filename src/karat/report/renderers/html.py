@@ -1,4 +1,4 @@
-"""A report as one page that needs nothing else: no server, no script to be read, no colour to be understood."""
+"""Renders a report as one self-contained page that is readable without a server, scripts or colour."""
 
 from __future__ import annotations
 
@@ -37,18 +37,23 @@ from karat.report.charts import draw, draw_spark
 from karat.report.overview import explained_once
 from karat.report.readable import LONGEST, NAME, QUERY, is_verbatim, readable, short_name
 
-_ROWS = 200  # of a table; a page with more is no longer read
+_ROWS = 200  # of a table
 _CELL = 500  # characters
-_TEXT = 30  # characters from which on a column of text needs room
+_TEXT = 30  # characters above which a text column needs room
 _STATE = {"hit": " class=hit>✓", "miss": ">✗", "unjudged": ">?", None: ">"}  # never colour alone
 _HASHES, _HASH = re.compile(r"\b[0-9a-f]{32,}\b"), 12
-_PLAIN = re.compile(r"[ !#$%(-;=?-~]*")  # ASCII without what means something in HTML
+_PLAIN = re.compile(r"[ !#$%(-;=?-~]*")  # ASCII without special characters of HTML
 _WEIGHED: dict[int, tuple[Example, str]] = {}  # by identity: queries that were weighed and not yet rendered
-_SHOWN_BY = {"chart": "figure", "dots": "figure", "bars": "figure", "scatter": "figure"}  # else a macro of its name
+_SHOWN_BY = {
+    "chart": "figure",
+    "dots": "figure",
+    "bars": "figure",
+    "scatter": "figure",
+}  # default: a macro of the same name
 
 
 def render_html(report: Report, command: str = "") -> bytes:
-    """`command`: what made the report, for whoever wants to make it again."""
+    """Renders a page. `command`: the command that made the report, so that it can be repeated."""
     from karat import __version__
 
     page = environment().get_template("page.html")
@@ -67,21 +72,21 @@ def render_html(report: Report, command: str = "") -> bytes:
 
 
 def block_weight(block: Block) -> int:
-    """Bytes of a block on a page, at a place of a usual name. What a query shows is kept until it is rendered."""
+    """Size of a block on a page in bytes. The HTML of examples is kept until it is rendered."""
     if isinstance(block, Example):
         _WEIGHED[id(block)] = (block, _inside_example(block))
     return len(str(_shown(block, "", "section-1-1000", 3)).encode())
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing may be loaded from anywhere, and nothing runs but these two."""
+    """Content security policy that allows nothing but this style and script."""
     own = (f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (style, script))
     allowed = "style-src {}; script-src {}".format(*own)
     return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """A section with a name that no other on the page has."""
+    """A section with a unique id on its page."""
 
     id: str
     title: str
@@ -109,7 +114,7 @@ def _parts(sections: Sequence[Section]) -> list[dict[str, Any]]:
 
 
 def _linked(block: Block, there: Mapping[str, Placed]) -> Block:
-    """With the places on this page instead of the names of sections; of what is nowhere here, without a link."""
+    """Replaces section names with ids on this page, and drops links to sections that are not on it."""
     if isinstance(block, Verdict) and block.to:
         return msgspec.structs.replace(block, to=[place.id for place in _found(block.to, there)])
     if not isinstance(block, Table) or not any(isinstance(cell, Link) for row in block.rows for cell in row):
@@ -131,7 +136,7 @@ def _found(names: Sequence[str], there: Mapping[str, Placed]) -> list[Placed]:
 def _unique(name: str, taken: Counter[str]) -> str:
     slug = _slug(name)
     taken[slug] += 1
-    return slug if taken[slug] == 1 else f"{slug}--{taken[slug]}"  # no slug has two dashes
+    return slug if taken[slug] == 1 else f"{slug}--{taken[slug]}"  # no slug contains two dashes in a row
 
 
 def _slug(name: str) -> str:
@@ -144,7 +149,7 @@ def _slug(name: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """How blocks become HTML; the dashboard shows them in pages of its own."""
+    """The template environment for blocks; the dashboard uses it too."""
     made = Environment(
         loader=FunctionLoader(asset),
         autoescape=True,
@@ -152,7 +157,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=_finished,  # so that no text from data can be forgotten
+        finalize=_finished,  # applies to all text from data
     )
     made.filters.update(
         words=_words,
@@ -175,7 +180,7 @@ def environment() -> Environment:
 
 
 def _shown(block: Block, *place: str | int) -> Markup:
-    """By the macro for its kind. Examples have none: a page has a thousand of them."""
+    """Renders a block with the macro for its kind. Examples have none, for speed: a page has a thousand of them."""
     if isinstance(block, Example):
         return _example(block, str(place[1]))
     macro = getattr(_macros(), _SHOWN_BY.get(_kind(block), _kind(block)))
@@ -201,19 +206,19 @@ def _finished(value: Any) -> Any:
 
 
 def _words(text: str) -> Markup:
-    """Words with `code` among them."""
+    """Escapes text and marks up `code` in it."""
     escaped = str(escape(readable(text)))
     return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escaped))  # escaped above
 
 
 def _said(value: Cell) -> Markup:
-    """A fact in words, which may lead somewhere."""
+    """A fact as text, with a link if it has one."""
     text = with_short_hashes(_words(readable(write_cell(value, "text"), _CELL)))
     return Markup('<a href="#{}">{}</a>').format(value.to[0], text) if isinstance(value, Link) and value.to else text
 
 
 def with_short_hashes(text: str) -> Markup:
-    """Escaped text, with the first letters of hashes and the rest on demand: nobody reads 64 letters.
+    """Escapes text and shortens hashes; the full hash is in a tooltip.
 
     >>> with_short_hashes("sha256:" + "ab" * 32)[:32], with_short_hashes("f00d1234")
     (Markup('sha256:<abbr title="abababababab'), Markup('f00d1234'))
@@ -222,7 +227,7 @@ def with_short_hashes(text: str) -> Markup:
 
 
 def _look(table: Table, column: int) -> str:
-    """The class of a column: n for numbers, u for what no line may break, t for text that needs room."""
+    """The class of a column: n for numbers, u for cells that must not wrap, t for long text."""
     if is_numeric(table, column):
         return "n"
     if is_unbroken(table, column):
@@ -232,7 +237,7 @@ def _look(table: Table, column: int) -> str:
 
 
 def _cells(row: Sequence[Cell], columns: Sequence[Column], looks: list[str]) -> Markup:
-    """The cells of a row; the first is its heading. Made here, since a report has thousands of them."""
+    """The cells of a row; the first is its heading. Made here because a report has thousands of them."""
     made = []
     for i, (value, column) in enumerate(zip(row, columns, strict=True)):
         name, place = ("th", ' scope="row"') if i == 0 else ("td", "")
@@ -242,8 +247,8 @@ def _cells(row: Sequence[Cell], columns: Sequence[Column], looks: list[str]) -> 
 
 
 def _listed(listing: Listing) -> Markup:
-    """A list of a query. In few letters, since a page has thousands of lines: a fact that all of them have is named
-    once, and stands in front."""
+    """A list of a query, in compact HTML because a page has thousands of lines. If there is only one kind of fact, the
+    title names it."""
     facts = {name for line in listing.lines for name in line.facts}
     only = facts.pop() if len(facts) == 1 else None
     title = f"{listing.title}, by {only}" if only else listing.title
@@ -253,8 +258,8 @@ def _listed(listing: Listing) -> Markup:
 
 
 def _line(line: Line, only: str | None) -> str:
-    """Tabs, which a reader sees as spaces, part an id from what stands around it: by it the script looks its text up.
-    One that is not shown as it is has no tabs, and is not looked up."""
+    """One line of a list. Tabs, which look like spaces, separate an id from the text around it, so that the script can
+    look it up. An id that is not shown unchanged has no tabs and is not looked up."""
     gap, name = ("\t", line.id) if is_verbatim(line.id) else (" ", short_name(line.id))
     before = f" {_safe(write_cell(line.facts[only], 'text'), _CELL)}" if only in line.facts else ""
     others = [f"{n} {write_cell(v, 'text')}" for n, v in line.facts.items() if n != only and v is not None]
@@ -264,14 +269,14 @@ def _line(line: Line, only: str | None) -> str:
 
 
 def _texts(listing: Listing) -> Markup:
-    """Texts that lists show by their ids alone."""
+    """The texts of passages that lists show by id only."""
     lines = ((_safe(line.place), _safe(line.id), marked(line.text or "", ())) for line in listing.lines)
     made = "".join(f"<li>{place}\t{name}<p>{text}\n" for place, name, text in lines)
     return Markup(f"<ul>{made}</ul>")  # text is escaped
 
 
 def _example(block: Example, place: str) -> Markup:
-    """One query. Made here and without what HTML can do without: a page has a thousand of them."""
+    """One query, in compact HTML because a page has a thousand of them."""
     known = _WEIGHED.get(id(block))
     inside = known[1] if known is not None and known[0] is block else _inside_example(block)
     return Markup(f"<details class=example id={place}>{inside}</details>\n")  # text is escaped
@@ -293,14 +298,14 @@ def _pairs(pairs: Mapping[str, Cell]) -> str:
 
 
 def _safe(text: str, longest: int = LONGEST) -> str:
-    """Readable and escaped; most texts are both as they are, and a page has a hundred thousand of them."""
+    """Returns readable, escaped text, with a fast path because a page has a hundred thousand texts."""
     if len(text) <= longest and _PLAIN.fullmatch(text):
         return text
     return str(escape(readable(text, longest)))
 
 
 def marked(text: str, marks: Sequence[tuple[int, int]], longest: int = LONGEST) -> Markup:
-    """The text with its marks; what is not readable is replaced letter by letter, so that places stay right."""
+    """Returns the text with its marks; unreadable characters are replaced one by one, so that offsets stay valid."""
     end, parts = 0, []
     for start, stop in marks:
         parts += [_safe(text[end:start], longest), f"<mark>{_safe(text[start:stop])}</mark>"]
@@ -318,13 +323,13 @@ def _inside(value: Cell, column: Column) -> str:
 
 
 def _sort_key(value: Cell) -> str:
-    """The number behind a cell, where it has one."""
+    """The number in a cell, if it has one."""
     number = value.value if isinstance(value, Interval) else value
     return f' data-v="{number!r}"' if isinstance(number, (int, float)) else ""
 
 
 def _gathered(rows: Sequence[Sequence[Cell]]) -> list[tuple[Cell, list[Cell]]]:
-    """Facts of the same name together: a row without a name belongs to the one before."""
+    """Groups facts by name: a row without a name belongs to the row before it."""
     found: list[tuple[Cell, list[Cell]]] = []
     for name, value in rows:
         if name or not found:

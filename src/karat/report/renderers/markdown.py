@@ -1,4 +1,4 @@
-"""A report as Markdown. Text from data is escaped: it cannot start a table, a link, HTML or a mention."""
+"""Renders a report as Markdown. Text from data is escaped: it cannot start a table, a link, HTML or a mention."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from karat.report.cells import as_table, listing_table, without_repeats, write_c
 from karat.report.readable import QUERY, readable
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~$&-])")
-# What hosts make a link of after Markdown was read, so that no escape keeps them from it. recall@5 is none.
+# What hosts turn into links after parsing Markdown, so that escapes do not help. Not recall@5.
 _LIVE = re.compile(
     r"(?<!\w)@|@(?=[\w.-]*[^\W\d])|[#!$&](?=\d)|[%~](?=[\w\"])|\bGH-(?=\d)|\bwww(?=\.)|:(?=//)|\b(?:mailto|xmpp)(?=:)",
     re.I,
@@ -30,9 +30,9 @@ def render_markdown(report: Report) -> str:
 
 
 def safe(text: str) -> str:
-    """One line of text that Markdown shows as it is.
+    """Escapes one line of text so that Markdown shows it unchanged.
 
-    An id that a host would take for a reference is code: nothing is put into it, so that it can be copied.
+    An id that a host would take for a reference becomes code: it can be copied unchanged.
 
     >>> safe("<b>| @all [x](y)"), safe("doc_1#12, doc_1#p2")
     ('\\\\<b\\\\>\\\\| @\\u200ball \\\\[x\\\\]\\\\(y\\\\)', '`doc_1#12`, doc\\\\_1\\\\#p2')
@@ -45,7 +45,7 @@ def _escaped(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """One line without control characters in which nothing is a mention, a reference or a link.
+    """Returns one line without control characters, mentions, references or links.
 
     >>> inert("see #12,\\nwww.example.com"), inert("recall@5 of doc#p1")
     ('see #\\u200b12, www\\u200b.example.com', 'recall@5 of doc#p1')

@@ -1,4 +1,4 @@
-"""A report for a terminal, at most 100 columns wide."""
+"""Renders a report for a terminal, at most 100 columns wide."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Lines: TypeAlias = Iterator[tuple[str, Style]]
 
 WIDTH = 100
 _GAP = 3  # between two columns
-_NAME = 32  # letters of a name at the start of a row
-_TEXT = 12  # what a column of text can be folded to
+_NAME = 32  # characters of a name at the start of a row
+_TEXT = 12  # smallest width of a text column
 _CODES: Mapping[Style, str] = {"title": "1", "heading": "1;4", "caption": "3", "note": "2", "warning": "33"}
 
 
 def render_terminal(report: Report, width: int = WIDTH, codes: Mapping[Style, str] | None = None) -> str:
-    """A report as lines of text; `codes` are the ANSI codes of its styles, none where nothing would show them."""
+    """Renders a report as lines of text; `codes`: ANSI codes of the styles, if the output can show them."""
     report = redact_all(report)
     lines = [*_text(report.title, width, "title")]
     for section in report.sections:
@@ -33,7 +33,7 @@ def render_terminal(report: Report, width: int = WIDTH, codes: Mapping[Style, st
     shown = (
         f"\033[{code}m{line}\033[0m" if (code := (codes or {}).get(style)) and line else line for line, style in lines
     )
-    # Only now is it known what stands at the start of a line.
+    # Only now are the starts of lines known.
     return no_commands("".join(f"{line}\n" for line in shown))
 
 
@@ -42,16 +42,16 @@ def _styled(line: str, code: str | None) -> str:
 
 
 def terminal_width() -> int:
-    """As wide as the terminal, but never over 100 columns; 100 when it is no terminal."""
+    """The width of the terminal, at most 100 columns; 100 if the output is not a terminal."""
     if not _is_terminal():
         return WIDTH
-    from shutil import get_terminal_size  # with all archives: slow to load
+    from shutil import get_terminal_size  # slow to import
 
     return min(get_terminal_size().columns, WIDTH)
 
 
 def terminal_codes() -> dict[Style, str]:
-    """What standard output can show: nothing if it is no terminal, no colours where NO_COLOR is set."""
+    """The styles that standard output can show: none if it is not a terminal, no colours if NO_COLOR is set."""
     if not _is_terminal() or os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
         return {}
     return {style: code for style, code in _CODES.items() if style != "warning" or not os.environ.get("NO_COLOR")}
@@ -91,7 +91,7 @@ def _block(block: Block, width: int) -> Lines:
         yield from _example(block, width)
     elif isinstance(block, Listing):
         yield from _table(listing_table(block), width)
-    else:  # a terminal has no lines worth reading, but the numbers are
+    else:  # pictures are shown as tables of their numbers
         yield from _text(block.title, width, "caption")
         yield from _table(as_table(block), width)
 
@@ -116,7 +116,7 @@ def _table(block: Table, width: int) -> Lines:
 
 
 class _Fitting:
-    """A table that a narrow terminal cuts into several, each with the first column, rather than cut its numbers."""
+    """Splits a table into several on a narrow terminal, each with the first column, instead of cutting numbers."""
 
     def __init__(self, block: Table, width: int) -> None:
         self._width = width
@@ -140,7 +140,7 @@ class _Fitting:
             yield from self._part(columns)
 
     def _parts(self) -> list[list[int]]:
-        """Which columns stand together: as many as fit beside the first."""
+        """Groups of columns: as many as fit next to the first."""
         parts = [[0]]
         used = first = self._needs(0)
         for column in range(1, len(self._titles)):
@@ -152,7 +152,7 @@ class _Fitting:
         return parts
 
     def _needs(self, column: int) -> int:
-        """The columns of the terminal without which it cannot be read: all of a number, a few words of a text."""
+        """The smallest readable width: all of a number, a few words of a text."""
         longest = self._longest[column]
         return longest if self._unbroken[column] else min(longest, self._width // 3 if column == 0 else _TEXT)
 
@@ -166,9 +166,9 @@ class _Fitting:
                 yield line, "plain"
 
     def _sizes(self, columns: Sequence[int]) -> dict[int, int]:
-        """How wide each column is: as its cells, less where they do not fit; one that has no room is left out."""
+        """The width of each column: that of its cells, or less if they do not fit. Columns without room are dropped."""
         last, room = len(columns) - 1, self._width - (len(columns) - 1)
-        gaps = [(place > 0) + (place < last) for place in range(len(columns))]  # each has one side of the gap beside it
+        gaps = [(place > 0) + (place < last) for place in range(len(columns))]  # one side of each gap
         whole = [min(self._longest[i] + gap, room) for i, gap in zip(columns, gaps, strict=True)]
         fits = shared_width(whole, [not self._unbroken[i] for i in columns], room)
         return {
@@ -178,7 +178,7 @@ class _Fitting:
         }
 
     def _row(self, cells: Sequence[str], sizes: Mapping[int, int], above: bool = False) -> Iterator[str]:
-        """The lines of a row; one, unless a cell is folded. `above`: short cells begin below."""
+        """The lines of a row; one, unless a cell is folded. `above`: short cells are aligned to the bottom."""
         folded = [
             cells[i].split("\n") if self._unbroken[i] else wrapped(cells[i], max(size, 1)) for i, size in sizes.items()
         ]
@@ -197,6 +197,6 @@ def _padded(text: str, size: int, numeric: bool) -> str:
 
 
 def _middle_out(text: str) -> str:
-    """A long name without its middle: what tells it from others is at either end."""
+    """Cuts the middle out of a long name, because the ends distinguish it from others."""
     half = _NAME // 2
     return text if len(text) <= _NAME else f"{text[: half - 1]}…{text[-half:]}"

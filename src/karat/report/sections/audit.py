@@ -1,4 +1,4 @@
-"""What was found and done before scoring, what could not be measured, and what the numbers were made from."""
+"""What was repaired before scoring, what could not be measured, and the inputs of the numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from karat.results.doubts import in_doubt, lost_queries
 from karat.results.numbers import counted, listed
 from karat.results.result import Result
 
-# What one line says of queries that were not scored as they should have been.
+# Short texts about queries that were not scored normally.
 _IN_SHORT = {
     "failed_queries": "{} failed",
     "missing_queries": "{} missing from the run and scored as failed",
@@ -31,7 +31,7 @@ class AuditSection(ReportSection):
 
     def blocks(self, result: Result) -> list[Block]:
         if not list(result.audited):
-            return [Text("Nothing to report: every query was found, every list was in order.")]
+            return [Text("Nothing to report: every query was found, every list was valid.")]
         rows = [[e.count, e.found, e.done or None, listed(e.examples) or None] for e in result.audited]
         return [table([count("count"), "found", "done", "for example"], rows)]
 
@@ -40,8 +40,8 @@ class AuditSection(ReportSection):
 
 
 def audit_line(result: Result) -> list[Block]:
-    """One line about queries that failed, are missing, unknown or left out; none where all is well."""
-    # Where many failed or are missing, the first lines tell it.
+    """One line about queries that failed, are missing, unknown or left out; empty if there are none."""
+    # If many failed or are missing, the report begins with that.
     shown = set(_IN_SHORT) if lost_queries(result) is None else {"unknown_queries"}
     found = [(e, _IN_SHORT[e.code].format(counted(e.count))) for e in result.audited if e.code in shown]
     failed = next((f" ({e.examples[0]})" for e, _ in found if e.code == "failed_queries" and e.examples), "")
@@ -50,7 +50,7 @@ def audit_line(result: Result) -> list[Block]:
 
 
 def with_audits(report: Report, results: Sequence[Result]) -> Report:
-    """A report with the audit of every result that has something to say, and doubts before all else."""
+    """Returns the report with the audits that are not empty, and with doubts at the start."""
     names = [f": {result.system or result.run}" if len(results) > 1 else "" for result in results]
     sections = [
         Section(AuditSection.name, f"{AuditSection.title}{name}", AuditSection().blocks(result))
@@ -62,7 +62,7 @@ def with_audits(report: Report, results: Sequence[Result]) -> Report:
 
 
 def _with_trouble(report: Report, results: Sequence[Result]) -> Report:
-    """A report whose title says of which runs the scores mean little, and why."""
+    """Returns the report with a title that names the runs with unreliable scores, and why."""
     names = run_names([result.system or result.run for result in results])
     found = [(name, in_doubt(result)) for result, name in zip(results, names, strict=True)]
     told = [why if len(results) == 1 else f"{name}: {why}" for name, why in found if why is not None]
@@ -84,11 +84,11 @@ class NotMeasured(ReportSection):
     def headline(self, result: Result) -> str:
         [*tables] = self.blocks(result)
         names = [str(row[0]).lower() for block in tables if isinstance(block, Table) for row in block.rows]
-        return ", ".join(names) + " (`--explain` says what each needs)" if names else ""
+        return ", ".join(names) + " (`--explain` shows what each needs)" if names else ""
 
 
 class Artifacts(ReportSection):
-    name, title, order = "artifacts", "Made from", 90
+    name, title, order = "artifacts", "Inputs and settings", 90
 
     def blocks(self, result: Result) -> list[Block]:
         dataset, drawn, prices = result.gold.dataset, result.sampling, result.rules.prices
@@ -101,7 +101,7 @@ class Artifacts(ReportSection):
             "as of": " to ".join(dataset.as_of_range or []),
             "prices": prices and f"{prices.currency}, {counted(len(prices.models), 'model')}, {prices.hash}",
             "intervals": f"{drawn.method}, {drawn.resamples:,} resamples, seed {drawn.seed}",
-            # RAG_TOP_K and the like are names of settings, and stay as they are.
+            # RAG_TOP_K and the like are names of settings: keep them.
             **{n if n.isupper() else n.replace("_", " "): value for n, value in result.provenance.items()},
         }
         return [_table(facts)]
@@ -117,10 +117,10 @@ class Artifacts(ReportSection):
         rules = result.rules
         settings: dict[str, Any] = {
             "intervals are over": f"groups with the same {result.cluster}" if result.cluster else "queries",
-            "k where a metric names none": rules.k,
-            "queries that the run lacks": {"worst": "scored as failed", "skip": "left out"}[rules.missing],
-            "hits cut under the score": rules.min_score,
-            "document of a chunk": f"what stands before {rules.doc_of!r}",
+            "default k": rules.k,
+            "queries missing from the run": {"worst": "scored as failed", "skip": "left out"}[rules.missing],
+            "hits cut below the score": rules.min_score,
+            "document of a chunk": f"the part of its id before {rules.doc_of!r}",
             "items in the corpus": result.rules.corpus_size,
             "versions of the metrics": ", ".join(f"{name} v{version}" for name, version in result.definitions.items()),
         }

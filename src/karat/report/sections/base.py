@@ -1,4 +1,4 @@
-"""What a section is."""
+"""Base classes of report sections."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from karat.results.result import Result
 
 
 class ReportSection:
-    """Makes the blocks of one section from a result; no blocks, no section.
+    """Makes the blocks of one section from a result. A section without blocks is left out.
 
-    `blocks` is what `--explain` and Markdown show; `full_blocks` what a page shows, where pictures can be seen and long
-    tables scrolled, sorted and folded. A section for pages only has no `blocks`. A terminal shows `short_blocks`, or
-    where the section has a headline that line alone.
+    `blocks` is for `--explain` and Markdown; `full_blocks` is for pages, which show pictures and can scroll, sort and
+    fold long tables. A section for pages only has no `blocks`. A terminal shows `short_blocks`, or only the headline if
+    there is one.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     order: ClassVar[int] = 50
-    page_order: ClassVar[int | None] = None  # on a page, where it is another
+    page_order: ClassVar[int | None] = None  # on a page, if it differs
 
     def blocks(self, result: Result) -> list[Block]:
         return []
@@ -31,12 +31,12 @@ class ReportSection:
         return self.blocks(result)
 
     def headline(self, result: Result) -> str | None:
-        """The section in one line. Empty: a terminal says nothing of it; None: it shows `short_blocks`."""
+        """The section in one line. Empty: a terminal leaves it out; None: a terminal shows `short_blocks`."""
         return None
 
 
 class AnalysisSection(ReportSection):
-    """Shows what the analysis of its name found."""
+    """Shows the result of the analysis with the same name."""
 
     def blocks(self, result: Result) -> list[Block]:
         found = result.analyses.found.get(self.name)
@@ -50,5 +50,5 @@ class AnalysisSection(ReportSection):
         return "" if found is None else self.in_short(found)
 
     def in_short(self, found: Any) -> str | None:
-        """The headline: the sentence that the section begins with, if it does."""
+        """The headline: by default the first sentence of the section, if it begins with one."""
         return next((block.text for block in self.show(found)[:1] if isinstance(block, Text)), None)

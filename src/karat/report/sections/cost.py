@@ -1,4 +1,4 @@
-"""What a query takes in time and money."""
+"""Time and money per query."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from karat.results.numbers import counted, interval, written
 
 _FEW = "*"
 _TOO_FEW = (
-    "limits not estimable: at the 95 % level p50 takes 6 queries, p90 takes 36 and p99 takes 368; "
-    "the mean takes 2 that differ, or 20"
+    "no interval: at the 95 % level p50 needs 6 queries, p90 needs 36 and p99 needs 368; "
+    "the mean needs 2 that differ, or 20"
 )
 
 
@@ -26,7 +26,7 @@ class LatencySection(AnalysisSection):
         timings = [*found.stages, found.total] if len(found.stages) > 1 else [found.total]
         names = ("stage", "mean", "p50", "p90", "p99")
         rows: list[list[Cell]] = [
-            [t.stage or "in all", *map(_with_limits, (t.mean, t.p50, t.p90, t.p99)), t.queries] for t in timings
+            [t.stage or "total", *map(_with_limits, (t.mean, t.p50, t.p90, t.p99)), t.queries] for t in timings
         ]
         few = any(write_cell(cell, "text").endswith(_FEW) for row in rows for cell in row)
         note = "milliseconds" + (f"; {_FEW} {_TOO_FEW}" if few else "")
@@ -52,13 +52,13 @@ class CostSection(AnalysisSection):
         for title, parts in (("stage", found.stages), ("model", found.models)):
             if {part.name for part in parts} - {None}:
                 blocks.append(_cost_table(title, parts, found.currency))
-        unpriced = f"The cost of some queries is not known, and left out: {', '.join(found.unpriced)}."
+        unpriced = f"Queries of unknown cost are left out: {', '.join(found.unpriced)}."
         blocks += texts("warning", (found.unpriced, unpriced))
-        blocks += texts("note", (found.currency is None, "No price table: `--prices FILE` turns this into money."))
+        blocks += texts("note", (found.currency is None, "No price table: pass `--prices FILE` to see costs."))
         if found.one_off:
             amounts = [[line.name, money(line.amount), line.per] for line in found.one_off]
             titles = ("one-off cost", found.currency or "", "per")
-            blocks.append(table(titles, amounts, "no part of what the queries cost"))
+            blocks.append(table(titles, amounts, "not included in the cost of the queries"))
         return blocks
 
 
@@ -67,11 +67,11 @@ def _sentences(found: Costs) -> Iterator[str]:
     for name, said in (("cost", "costs"), ("prompt_tokens", "sends"), ("completion_tokens", "gets")):
         if row := rows.get(name):
             unit = (found.currency or "") if name == "cost" else "tokens"
-            few = " (limits not estimable: too few queries that differ)"
+            few = " (no interval: too few queries that differ)"
             limits = few if row.low is None else f" {interval(row.low, row.high, unit)}"
             yield f"On average a query {said} {written(row.mean, unit)}{limits}."
     if found.total is not None and "cost" in rows:
-        yield f"In all: {money(found.total)} {found.currency} for {counted(rows['cost'].n)}."
+        yield f"Total: {money(found.total)} {found.currency} for {counted(rows['cost'].n)}."
 
 
 def _cost_table(title: str, parts: list[CostPart], currency: str | None) -> Table:
@@ -82,7 +82,7 @@ def _cost_table(title: str, parts: list[CostPart], currency: str | None) -> Tabl
 
 def _cost_cells(part: CostPart) -> list[Cell]:
     return [
-        part.name or "not said",
+        part.name or "unknown",
         part.queries,
         part.calls,
         part.prompt_tokens,

@@ -1,4 +1,4 @@
-"""Before any number: what makes numbers meaningless."""
+"""Doubts that make the numbers meaningless, shown before any number."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DoubtsSection(ReportSection):
 
 
 def with_doubts(report: Report, results: Sequence[Result]) -> Report:
-    """A report that begins with the doubts of every result that has some."""
+    """Returns the report with the doubts about every result at the start."""
     names = [f": {result.system or result.run}" if len(results) > 1 else "" for result in results]
     sections = [
         Section(DoubtsSection.name, f"{DoubtsSection.title}{name}", blocks)

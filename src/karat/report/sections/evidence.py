@@ -1,4 +1,4 @@
-"""What hits say: evidence covered, entities linked, and what newer documents did to the scores."""
+"""The content of hits: evidence covered, entities linked, and the effect of newer documents."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from karat.results.summary import SummaryRow
 _WORDS = {
     "exact": "the chunk is the evidence",
     "contains": "the chunk contains the evidence",
-    "contained": "the chunk lies inside the evidence",
-    "fuzzy": "they are alike",
+    "contained": "the evidence contains the chunk",
+    "fuzzy": "the texts are similar",
 }
 _WITHOUT_NEWER = (
-    "without newer: hits newer than their query's as_of removed, the gold unchanged. What falls was earned with "
-    "documents that did not exist yet; what rises had to make room for them."
+    "without newer: without hits that are newer than their query's as_of, with the same gold set. A metric that falls "
+    "relied on documents that did not exist yet; one that rises had lost places to them."
 )
 
 
@@ -34,7 +34,7 @@ class EvidenceSection(AnalysisSection):
         return [_panel(found), *_rules(found), *_caveats(found), *uncovered]
 
     def headline(self, result: Result) -> str | None:
-        """Where nothing can be scored by id, a terminal shows the numbers themselves."""
+        """None if nothing can be scored by id: then a terminal shows the numbers themselves."""
         return None if evidence_leads(result) else super().headline(result)
 
     def short_blocks(self, result: Result) -> list[Block]:
@@ -48,7 +48,7 @@ class EvidenceSection(AnalysisSection):
 
 
 def evidence_leads(result: Result) -> bool:
-    """Whether evidence texts are all that the gold set can be held against: it names no items, or other ones."""
+    """Whether only evidence texts can be scored, because the gold set has no items or other ids."""
     ids = result.doubts.ids
     return not (result.gold.grades > 0).any() or (ids is not None and ids.sure)
 
@@ -71,16 +71,16 @@ def _rules(found: EvidenceFound) -> list[Block]:
         for r in found.rules
     ]
     note = (
-        f"{found.covered:,} of {found.evidences:,} evidences of {found.queries:,} queries are covered by the top "
-        f"{max(found.ks)}. evidences: by the first chunk that covers them; pairs: of evidence and chunk."
+        f"{found.covered:,} of {found.evidences:,} evidences of {counted(found.queries)} are covered by the top "
+        f"{max(found.ks)}. evidences: counted by the first chunk that covers them. pairs: evidence and chunk."
     )
     return [table(["covered because", count("evidences"), count("pairs")], rows, note)]
 
 
 def _caveats(found: EvidenceFound) -> list[Block]:
-    no_text = f"Hits without a text, which cover nothing: {found.without_text:,} of {found.hits:,}."
-    too_long = f"Pairs of texts too long to be compared letter by letter, taken as uncovered: {found.too_long:,}."
-    longer = f"Uncovered evidences that are longer than every chunk of their query's top: {found.longer:,}."
+    no_text = f"Hits without text, which cover nothing: {found.without_text:,} of {found.hits:,}."
+    too_long = f"Pairs of texts too long to compare, counted as not covered: {found.too_long:,}."
+    longer = f"Uncovered evidences longer than every chunk in their query's top: {found.longer:,}."
     return texts("note", (found.without_text, no_text), (found.too_long, too_long), (found.longer, longer))
 
 
@@ -88,8 +88,9 @@ class EntitySection(AnalysisSection):
     name, title, order = "entities", "Entity linking", 46
 
     def show(self, found: Linked) -> list[Block]:
+        links = counted(found.linked, "link")
         blocks: list[Block] = [
-            Text(f"{found.right:,} of {found.wanted:,} entities linked rightly, with {found.linked:,} links in all."),
+            Text(f"{found.right:,} of {found.wanted:,} entities linked correctly, with {links} in total."),
             _table(found.scores),
         ]
         for what, entities in (("Missed", found.missed), ("Wrongly linked", found.wrong)):
@@ -97,13 +98,13 @@ class EntitySection(AnalysisSection):
                 often = ", ".join(f"{entity.id} ({entity.times})" for entity in entities)
                 blocks.append(Text(f"{what} most often: {often}."))
         if found.nil_scores:
-            seen = f"{found.nil_right:,} of {found.nil_wanted:,} seen, {found.nil_said:,} said"
+            seen = f"{found.nil_right:,} of {found.nil_wanted:,} recognized, {found.nil_said:,} predicted"
             blocks += [Text(f"Mentions without an entity (NIL): {seen}."), _table(found.nil_scores)]
         return blocks
 
 
 def _table(rows: list[SummaryRow]) -> Table:
-    """One line a metric, both averages beside each other."""
+    """One line per metric, with both averages side by side."""
     by_name = {row.metric: row for row in rows}
     lines = []
     for name, row in by_name.items():
@@ -129,12 +130,12 @@ class FreshnessSection(AnalysisSection):
 
 
 def _dates(found: Fresh) -> str:
-    undated = f"; {found.undated_hits:,} say no version and were kept" if found.undated_hits else ""
-    odd = f"; {found.odd_versions:,} say one that cannot be compared (see the audit)" if found.odd_versions else ""
+    undated = f"; {found.undated_hits:,} have no version and were kept" if found.undated_hits else ""
+    odd = f"; {found.odd_versions:,} have one that cannot be compared (see the audit)" if found.odd_versions else ""
     return (
         f"{counted(found.queries)} with as_of, {counted(found.hits, 'hit')}: "
         f"{found.newer_hits:,} newer than it{undated}{odd}. "
-        f"Of these queries, {found.affected:,} with a newer hit in the top {found.k}."
+        f"Queries with a newer hit in the top {found.k}: {found.affected:,}."
     )
 
 
@@ -145,4 +146,4 @@ def _newer_gold(found: Fresh) -> list[Block]:
     shown = listed(found.newer_gold_examples)
     more = " …" if found.newer_gold > len(found.newer_gold_examples) else ""
     said = f"Relevant gold items{among} that are newer than their query's as_of: {found.newer_gold:,} ({shown}{more})."
-    return [Text(f"{said} A label or an as_of is wrong there.", "warning")]
+    return [Text(f"{said} Either the label or the as_of is wrong.", "warning")]

@@ -1,4 +1,4 @@
-"""What stands out, in words and at a glance."""
+"""The findings, as cards and at a glance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from karat.results.summary import FEW, is_outage
 
 _CARDS = 3  # findings that a terminal shows with their evidence
 NOTHING = "Nothing stands out beyond noise."
-_HOW_SURE = f"In brackets: how far a number could be off. {SURE}"
+_HOW_SURE = f"In brackets: the confidence interval. {SURE}"
 
 
 class Findings(ReportSection):
@@ -28,11 +28,11 @@ class Findings(ReportSection):
         return finding_blocks(result.findings) if result.findings else _no_finding(result)
 
     def full_blocks(self, result: Result) -> list[Block]:
-        """Where nothing was found, the glance says so."""
+        """Empty if there are no findings: the glance says so."""
         return linked_findings((result.findings, ()))
 
     def short_blocks(self, result: Result) -> list[Block]:
-        """The first findings, each with its evidence and the first thing to try; of the others a line each."""
+        """The first findings with their evidence and the first suggestion; one line for each other."""
         first, others = result.findings[:_CARDS], result.findings[_CARDS:]
         if not first:
             return self.blocks(result)
@@ -43,9 +43,9 @@ class Findings(ReportSection):
 
 def _no_finding(result: Result) -> list[Block]:
     if not result.background:
-        return []  # not everything was measured, so that silence says nothing
+        return []  # not everything was measured, so there may be findings
     if len(result.rows) < FEW:
-        return [Text(f"Too few queries to say: {len(result.rows)} of the {FEW} that it takes.", "warning")]
+        return [Text(f"Too few queries for findings: {len(result.rows)}, and at least {FEW} are needed.", "warning")]
     return [] if in_doubt(result) is not None else [Text(NOTHING)]
 
 
@@ -54,7 +54,7 @@ def finding_blocks(findings: Iterable[Finding]) -> list[Block]:
 
 
 def linked_findings(*groups: tuple[Iterable[Finding], Sequence[str]]) -> list[Block]:
-    """For pages: with the section that shows the numbers of each; where a group names no sections, by its kind."""
+    """For pages: findings with links to the sections of their group, or to those of their kind."""
     cards = [_table(finding, Link(to or places_of(finding))) for findings, to in groups for finding in findings]
     return [*cards, Text(SURE, "note", explains="sure")] if cards else []
 
@@ -67,7 +67,7 @@ def _table(finding: Finding, see: Link | None = None, most: int | None = None) -
 
 
 class Glance(ReportSection):
-    """For pages: everything here is said again, in full, further down."""
+    """For pages: a summary of the sections below."""
 
     name, title, order = "glance", "At a glance", 5
 
@@ -86,18 +86,18 @@ class Glance(ReportSection):
         )
         note = score_note(result.sampling.level, result.cluster)
         found = what_stands_out(result) or _no_finding(result)
-        return [Tiles("The most telling numbers", tiles, told=True), note, *audit_line(result), *found]
+        return [Tiles("Key numbers", tiles, told=True), note, *audit_line(result), *found]
 
 
 def what_stands_out(result: Result) -> list[Block]:
-    """The findings, a line each."""
+    """The findings, one line each."""
     return finding_lines((result.findings, ()))
 
 
 def finding_lines(*groups: tuple[Iterable[Finding], Sequence[str]]) -> list[Block]:
-    """A line for each finding, which leads to the section that shows its numbers."""
+    """One line for each finding, with a link to the section that shows its numbers."""
     rows: list[list[Cell]] = [
         [finding.sure, Link(to or places_of(finding), finding.title)] for findings, to in groups for finding in findings
     ]
     table = Table([Column("how sure"), Column("what stands out")], rows, layout="facts")
-    return [Text("What stands out beyond noise, and how sure that is:"), table] if rows else []
+    return [Text("What stands out beyond noise, and how certain it is:"), table] if rows else []

@@ -1,4 +1,4 @@
-"""How far the labels can be trusted, and what more of them could change."""
+"""Whether the labels are still valid, and how much missing labels matter."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from karat.results.analyses.bounds import BELOW_SCALE, BoundsFound, BoundsRow, K
 from karat.results.analyses.label_health import LabelCount, LabelHealth
 from karat.results.corrected import BORROWED
 from karat.results.no_estimate import why_no_estimate
-from karat.results.numbers import listed
+from karat.results.numbers import counted, listed
 
 _ADVICE = (
-    "Label passages instead of chunks: {doc_id, quote} or {doc_id, start, end} is looked for in every chunking anew "
+    "Label passages instead of chunks: {doc_id, quote} or {doc_id, start, end} is matched against any chunking "
     "(docs/rechunking.md)."
 )
-_ONLY_RETURNED = "without a corpus (--corpus) only what the run returned for some query is known to be there."
+_ONLY_RETURNED = "without a corpus (--corpus), only items that the run returned for some query are known to exist."
 _KINDS: dict[Kind, str] = {
-    "gold only": "what the gold does not know counts as irrelevant",
-    "gold plus judge": "with the judge's labels where the gold has none; hit, recall and mrr stay with the gold",
-    "strict bounds": "the lowest and the highest mean that any labels of the unjudged hits could give",
-    "judge-calibrated estimate": "with the judge's labels corrected by those of people; precision, rbp and ndcg",
+    "gold only": "unjudged hits count as irrelevant",
+    "gold plus judge": "with the judge's labels where the gold has none; hit, recall and mrr use the gold only",
+    "strict bounds": "the lowest and the highest mean that any labels for the unjudged hits could give",
+    "judge-calibrated estimate": "with the judge's labels, corrected by people's labels; for precision, rbp and ndcg",
 }
 
 
 class LabelHealthSection(AnalysisSection):
-    """How many gold items are still there; a warning where this looks like another chunking."""
+    """How many gold items still exist; a warning if the corpus looks re-chunked."""
 
     name, title, order = "label_health", "Label health", 78
 
@@ -44,7 +44,7 @@ class LabelHealthSection(AnalysisSection):
 
 def _health_table(found: LabelHealth, named: dict[str, LabelCount]) -> Table:
     corpus = found.against == "corpus"
-    there, gone = ("in the corpus", "not there") if corpus else ("returned", "never")
+    there, gone = ("in the corpus", "missing") if corpus else ("returned", "never returned")
     counts = (count("count"), count(there), "share", count("only its document"))
     rows = [_row(name, labels) for name, labels in named.items()]
     return table(["the gold set names", *counts, f"{gone}, for example"], rows, None if corpus else _ONLY_RETURNED)
@@ -60,35 +60,37 @@ def _health_warnings(found: LabelHealth) -> list[Block]:
     blocks: list[Block] = []
     if found.changed:
         such = listed([shorten(example, 40) for example in found.changed_examples])
-        blocks.append(Text(f"{found.changed:,} chunks do not hold the quote beside their id ({such}).", "warning"))
+        blocks.append(Text(f"Chunks without the quote given with their id: {found.changed:,} ({such}).", "warning"))
     if found.rechunked:
-        quoted = f" {found.quoted:,} of these labels have a quote or offsets already: replace their chunk_id by doc_id."
+        quoted = (
+            f" {found.quoted:,} of these labels already have a quote or offsets: replace their chunk_id with doc_id."
+        )
         blocks += [Text(_looks(found), "warning"), Text(_ADVICE + (quoted if found.quoted else ""))]
     chunks, documents = found.chunks, found.documents
     gone = chunks.count - chunks.there - chunks.moved + documents.count - documents.there
     if gone and found.against == "corpus":
         named = "are" if found.unclear else "name documents that are"
-        what = f"{gone:,} gold items {named} not in the corpus: were they removed, or renamed?"
+        what = f"{gone:,} gold items {named} not in the corpus: were they removed or renamed?"
         blocks.append(Text(what, "warning"))
     return blocks
 
 
 def _looks(found: LabelHealth) -> str:
     moved = found.chunks.moved + found.changed
-    how = "are gone or have another text" if found.against == "corpus" else "were never returned"
+    how = "are gone or have a different text" if found.against == "corpus" else "were never returned"
     return (
         f"Looks like re-chunking: {moved:,} of {found.chunks.count:,} chunks that the gold set names {how}, while "
-        "their documents are there. Scores by chunk say little of the retriever then; scores by document still do."
+        "their documents exist. Scores by chunk then say little about the retriever; scores by document stay valid."
     )
 
 
 class BoundsSection(AnalysisSection):
-    """Gold only, gold plus judge, strict bounds, judge-calibrated estimate; whichever were asked for."""
+    """Gold only, gold plus judge, strict bounds and judge-calibrated estimate, as requested."""
 
-    name, title, order = "bounds", "What unjudged hits leave open", 15
+    name, title, order = "bounds", "Effect of unjudged hits", 15
 
     def in_short(self, found: Any) -> None:
-        """It was asked for: a terminal shows all of it."""
+        """It was requested, so a terminal shows all of it."""
 
     def show(self, found: BoundsFound) -> list[Block]:
         names = Text(_bounds_names(found), "note")
@@ -100,9 +102,8 @@ def _bounds_said(found: BoundsFound) -> str:
     labelled = f" People labelled {found.by_people:,} of these." if found.by_people else ""
     if found.judge_labels:
         labelled += f" The judge labelled {found.by_judge:,} of {'the others' if found.by_people else 'these'}."
-    return (
-        f"Of {found.hits:,} hits in the top {found.k} the gold set does not know {found.unjudged:,}{share}.{labelled}"
-    )
+    unjudged = f"{found.unjudged:,} of {found.hits:,} hits in the top {found.k}{share}"
+    return f"The gold set has no label for {unjudged}.{labelled}"
 
 
 def _bounds_table(found: BoundsFound) -> Table:
@@ -132,22 +133,22 @@ def _bounds_names(found: BoundsFound) -> str:
 
 def _bounds_notes(found: BoundsFound) -> list[Block]:
     unlabelled = f"Hits of the top {found.k} without a label: {found.unlabelled:,}. They count as irrelevant; "
-    unlabelled += "the interval of the estimate allows for any label."
-    overruled = f"Labels of the judge that contradict the gold set, which decides: {found.overruled:,}."
-    unknown = f"Labels of queries that the gold set does not have, left out: {found.unknown:,}."
+    unlabelled += "the interval of the estimate covers any label."
+    overruled = f"Labels of the judge that contradict the gold set, which takes precedence: {found.overruled:,}."
+    unknown = f"Labels for queries that are not in the gold set, left out: {found.unknown:,}."
     scale = (
-        f"The grades of the gold set end elsewhere than those of the labels ({found.other_scale:,} items), so one of "
-        "them is worth less than the other. --gold-scale N says where the gold set's own scale ends."
+        f"The gold set and the labels have different highest grades ({counted(found.other_scale, 'item')}), so the "
+        "same grade is worth more in one of them. Set the highest grade of the gold set with --gold-scale N."
     )
     lacking = found.judge_labels and found.unlabelled
     depths = {row.metric: row.depth for row in found.rows if row.depth is not None}
     deep = "; ".join(f"{metric}: below rank {depth}" for metric, depth in depths.items())
-    deep = f"Hits that people had no chance to label ({deep}). The interval allows for any label of these."
-    assumed = "The estimate assumes that chance decided which of the run's hits of one grade people labelled."
+    deep = f"Hits that people could not label ({deep}). The interval covers any label for them."
+    assumed = "The estimate assumes that people labelled a random sample of the run's hits of each grade."
     estimated = any(row.kind == "judge-calibrated estimate" and row.method != BORROWED for row in found.rows)
     inverted = (
-        "This judge is inverted: it calls relevant what people call irrelevant. Is its scale, or "
-        "the prompt, the wrong way round? Gold plus judge says nothing here."
+        "This judge is inverted: it calls relevant what people call irrelevant. Is its scale "
+        "or the prompt reversed? Ignore gold plus judge here."
     )
     borrowed = f"{BORROWED[0].upper()}{BORROWED[1:]}: no interval can say how far off that is."
     return [

@@ -29,14 +29,14 @@ def _rates(found: Unanswerable) -> list[Block]:
         apart = found.separation
         rows.append(["AUROC of the top score", written(apart.area), interval(apart.low, apart.high), apart.n])
     note = (
-        "false_evidence: queries without an answer that get a hit. miss: queries with one that get no relevant hit. "
-        "AUROC: how often a query with an answer has the higher top score of two; 0.5 is chance."
+        "false_evidence: queries without an answer that get a hit. miss: queries with an answer that get no relevant "
+        "hit. AUROC: how often a query with an answer has a higher top score than one without; 0.5 is chance."
     )
-    lacks = f"The run lacks {found.missing:,} of the {found.no_answer:,} queries without an answer: they got no hit."
-    few = f"too few to judge: {counted(found.no_answer)} without an answer."
+    lacks = f"Queries without an answer that are missing from the run, counted as no hit: {found.missing:,}."
+    few = f"too few for a reliable result: {counted(found.no_answer)} without an answer."
     warnings = texts("warning", (found.missing, lacks), (found.no_answer < FEW, few))
-    scored, no_scores = found.everything is not None, "The hits have no scores: nothing can be said of thresholds."
-    left_out = f"Without scores, and left out of what follows: {found.unscored:,} queries."
+    scored, no_scores = found.everything is not None, "The hits have no scores, so thresholds cannot be evaluated."
+    left_out = f"Queries without scores, left out below: {found.unscored:,}."
     notes = texts("note", (not scored, no_scores), (scored and found.unscored, left_out))
     return [table(["metric", "value", "interval", count("queries")], rows, note), *warnings, *notes]
 
@@ -49,7 +49,7 @@ def _threshold(found: Unanswerable) -> list[Block]:
     if before is None:
         return []
     if after is None:
-        return [Text(f"False evidence is at or under the target of {found.target:.0%} without a threshold.")]
+        return [Text(f"False evidence meets the target of {found.target:.0%} without a threshold.")]
     rows = [
         ["false evidence", *(_share(point.false_evidence) for point in (before, after))],
         ["miss", *(_share(point.miss) for point in (before, after))],
@@ -57,12 +57,12 @@ def _threshold(found: Unanswerable) -> list[Block]:
         ["shown without a relevant hit", *(_share(point.risk) for point in (before, after))],
     ]
     if not after.coverage:
-        said = f"No threshold brings false evidence to {found.target:.0%} or less, but one that hides every hit."
+        said = f"Only a threshold that hides every hit brings false evidence to {found.target:.0%} or less."
         return [Text(f"{said} {_DEARER}", "warning")]
     note = (
         f"The lowest threshold at which at most {found.target:.0%} of the queries without an answer get a hit "
-        "(`--target-false-evidence`). It was chosen on these very queries and looks better here than it will "
-        "elsewhere: check it on others before you use it."
+        "(`--target-false-evidence`). It was chosen on these queries, so it looks better here than it will elsewhere: "
+        "check it on other queries before you use it."
     )
     return [table(["share", "every hit", f"score ≥ {after.threshold!r}"], rows, note)]
 

@@ -30,7 +30,7 @@ class Panel(ReportSection):
 
     def _blocks(self, result: Result, *, clusters: bool = True) -> list[Block]:
         rows = result.summary_rows
-        # Columns in which nothing would stand are left out, and so is what explains them.
+        # Empty columns are left out, and so are their explanations.
         held = _held_against(result)
         beside = {name: values for name, values in held.items() if any(v is not None for v in values.values())}
         limits = f"{result.sampling.level * 100:g} % interval"
@@ -41,13 +41,13 @@ class Panel(ReportSection):
         return [scores, *_warnings(rows), *_counterparts(result)]
 
     def full_blocks(self, result: Result) -> list[Block]:
-        """A page has said at its beginning what the intervals are."""
+        """With the picture, and without the note on clusters, which a page has elsewhere."""
         note = score_note(result.sampling.level, result.cluster)
         return [*panel_picture(result), *self._blocks(result, clusters=False), note]
 
 
 def panel_picture(result: Result, baseline: Result | None = None) -> list[Block]:
-    """All metrics from 0 to 1, with what they are held against."""
+    """All metrics from 0 to 1, with the values they are compared with."""
     shares = {str(m) for m in result.metrics if m.range == (0.0, 1.0)}
     rows = [row for row in result.summary_rows if row.metric in shares and row.mean is not None]
     name = f"baseline ({baseline.system or baseline.run})" if baseline else "baseline"
@@ -58,7 +58,7 @@ def panel_picture(result: Result, baseline: Result | None = None) -> list[Block]
 
 
 def _held_against(result: Result) -> dict[str, _Values]:
-    """What a score is held against → its value there, by metric. Always in this order: a picture marks them by it."""
+    """Reference → its value by metric. Always in this order, which decides the marks in a picture."""
     rows = result.summary_rows
     floors, ceilings = {row.metric: row.floor for row in rows}, {row.metric: row.ceiling for row in rows}
     return {"random floor": floors, "BM25": result.bm25, "ceiling": ceilings}
@@ -77,16 +77,16 @@ def _cells(row: SummaryRow, metric: Metric, result: Result, beside: dict[str, _V
 
 
 def _counterparts(result: Result) -> list[Block]:
-    """Where to look instead of metrics that are undefined on every query."""
+    """Which metrics to use instead of those that are undefined on every query."""
     found = {str(metric): other for metric in result.metrics if (other := result.counterpart(metric))}
     if not found:
         return []
-    said = f"{enumerated(list(found))} go{'es' if len(found) == 1 else ''} by ids, which the gold set does not have."
-    return [Text(f"{said} By its evidence texts: -m {','.join(dict.fromkeys(found.values()))}", "warning")]
+    said = f"{enumerated(list(found))} need{'s' if len(found) == 1 else ''} ids, which the gold set does not have."
+    return [Text(f"{said} For its evidence texts, use -m {','.join(dict.fromkeys(found.values()))}", "warning")]
 
 
 def _cutoffs(metric: Metric, result: Result) -> str:
-    """Which k a metric that names none was measured at: the same for all queries, or from the lowest to the highest."""
+    """The k of a metric that names none: one value, or the lowest and the highest of the queries."""
     if metric.k is not None or metric.budget is not None or metric.cutoff != "required" or not len(result.rows):
         return ""
     own = result.gold.k[result.rows]
@@ -103,7 +103,7 @@ def _note(result: Result, beside: dict[str, _Values], clusters: bool) -> str | N
     elif result.context.no_bm25 is not None:
         notes.append(f"BM25 is not shown: {result.context.no_bm25}.")
     if "random floor" in beside:
-        notes.append(f"random floor: what chance would score in a corpus of {result.rules.corpus_size:,}.")
+        notes.append(f"random floor: what a random ranking of {result.rules.corpus_size:,} items would score.")
     if clusters and result.cluster is not None:
         notes.append(f"intervals: queries with the same {result.cluster} are resampled together.")
     return " ".join(notes) or None
@@ -112,15 +112,15 @@ def _note(result: Result, beside: dict[str, _Values], clusters: bool) -> str | N
 def _warnings(rows: list[SummaryRow]) -> list[Block]:
     few = [row.metric for row in rows if 0 < row.n < FEW]
     which = "every metric" if len(few) == len(rows) else ", ".join(few)
-    undefined = "undefined: queries on which a metric says nothing (see the audit); never counted as 0."
+    undefined = "undefined: queries for which a metric has no value (see the audit); they do not count as 0."
     return [
-        *texts("warning", (few, f"too few to judge: {which} on fewer than {FEW} queries.")),
+        *texts("warning", (few, f"too few queries for a reliable result: {which} (fewer than {FEW}).")),
         *texts("note", (any(row.undefined for row in rows), undefined)),
     ]
 
 
 class Bands(ReportSection):
-    name, title, order = "bands", "Is that good", 15
+    name, title, order = "bands", "Is that good?", 15
 
     def blocks(self, result: Result) -> list[Block]:
         found = result.bands
@@ -130,7 +130,7 @@ class Bands(ReportSection):
         columns, note = ["metric", "value", "band"], CAVEAT
         if capped:
             columns.append("as a share of its ceiling")
-            note += " They were made for one right item a query; with several, read the share of the ceiling."
+            note += " They assume one right item per query; with several, use the share of the ceiling."
         return [table(columns, [_band_cells(reading, capped) for reading in found], note)]
 
     def headline(self, result: Result) -> str:
@@ -139,7 +139,7 @@ class Bands(ReportSection):
         if reading is None:
             return ""
         own = "" if not reading.band_of_share else f"; as a share of its ceiling: {reading.band_of_share}"
-        return f"{reading.metric} is {reading.band}{own} (a rough aid)"
+        return f"{reading.metric} is {reading.band}{own} (a rough guide)"
 
 
 def _band_cells(reading: Reading, capped: bool) -> list[Cell]:
@@ -157,7 +157,9 @@ class Spread(ReportSection):
         # A quantile of latency is a point of the spread itself.
         shown = {str(m): m for m in result.metrics if m.aggregate is None}
         summary = [row for row in result.summary_rows if row.metric in shown and row.n > 1]
-        spreads = [(row, row.distribution) for row in summary if row.distribution is not None]  # a kept run may lack it
+        spreads = [
+            (row, row.distribution) for row in summary if row.distribution is not None
+        ]  # may be missing from a kept run
         rows = [_spread_cells(row.metric, spread, shown[row.metric], result.rules) for row, spread in spreads]
         names = ("metric", "lower quarter", "median", "upper quarter", "at 0", "at 1")
         return [table(names, rows)] if rows else []
@@ -177,5 +179,5 @@ def _spread_cells(name: str, spread: Distribution, metric: Metric, rules: Rules)
         name,
         *(written(value, unit) for value in (spread.q1, spread.median, spread.q3)),
         f"{spread.zeros:.1%}",
-        f"{spread.ones:.1%}" if metric.range[1] == 1 else None,  # of a count, 1 is no end
+        f"{spread.ones:.1%}" if metric.range[1] == 1 else None,  # for a count, 1 is not the maximum
     ]

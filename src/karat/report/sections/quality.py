@@ -1,4 +1,4 @@
-"""Whether the metrics track what users made of the answers."""
+"""Whether the metrics track a quality signal from users."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from karat.report.sections.base import AnalysisSection
 from karat.results.analyses.quality import QualityFound, Tracking
 
 _HOW = (
-    "Spearman's rank correlation over queries, with interval: 1 where metric and signal order the queries alike, "
-    "0 where one says nothing about the other."
+    "Spearman's rank correlation over queries, with interval: 1 if metric and signal order the queries the same "
+    "way, 0 if they are unrelated."
 )
 _TRIGGER = (
-    "{metric} does not track this signal beyond chance ({n:,} queries). A gate on it may pass what users dislike: look "
-    "at what does track it, and consider graded labels with ndcg@10 in the gate."
+    "{metric} does not track this signal beyond chance ({n:,} queries). A gate on it may pass what users dislike: use "
+    "a metric that does track it, or graded labels with ndcg@10."
 )
 
 
 class QualitySection(AnalysisSection):
     """Correlations by metric and by segment; a warning where the gated metric does not track the signal."""
 
-    name, title, order = "quality", "Does it track quality", 32
+    name, title, order = "quality", "Does it track quality?", 32
 
     def in_short(self, found: Any) -> None:
-        """It was asked for: a terminal shows all of it."""
+        """It was requested, so a terminal shows all of it."""
 
     def show(self, found: QualityFound) -> list[Block]:
         heads = (count("queries"), "rank correlation", "reading")

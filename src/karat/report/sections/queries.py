@@ -18,10 +18,10 @@ from karat.scoring.metrics.evidence import AnswerContainment, EvidenceMetric
 from karat.scoring.metrics.grammar import parse_metric
 
 SHOWN, SHOWN_ON_PAGE = 5, 50
-_TEXT = 300  # letters of a query
-# What decides which query is worse, most telling first; what was not asked for is passed over.
+_TEXT = 300  # characters of a query
+# Metrics that rank queries, in order of preference; those that were not requested are skipped.
 _PREFERRED = ("recall@5", "ndcg@5", "mrr", "recall@10")
-_BY_TEXT = ("coverage@5", "evidence_mrr@5", "answer_containment@5")  # where the gold has evidence and no items
+_BY_TEXT = ("coverage@5", "evidence_mrr@5", "answer_containment@5")  # if the gold has evidence but no items
 ALL, SAMPLE = 1_000, 30  # queries on a page: the worst, and some of the others
 _LISTED, _LEAST_FULL, _MOST_FULL = 15_000, 20, 100  # the fewer there are, the more of them in full
 
@@ -51,7 +51,7 @@ def _blocks(result: Result, most: int) -> list[Block]:
     short = {name: _short(result, name, column) for name, column in values.items()}
     lost = np.flatnonzero(np.any(list(short.values()), axis=0))
     if not len(lost):
-        return [Text(f"No query falls short of what the gold allows, by {enumerated(list(values))}.")]
+        return [Text(f"No query scores below what the gold set allows, by {enumerated(list(values))}.")]
     names = _columns(short)
     worst = lost[np.lexsort([np.round(values[n][lost], 12) for n in reversed(names)])][:most]
     shown = names[:3]
@@ -64,7 +64,7 @@ def _blocks(result: Result, most: int) -> list[Block]:
 
 
 def _columns(short: dict[str, Bools]) -> list[str]:
-    """The most telling metrics in which some query lost, and others where they show a loss that those do not."""
+    """The key metrics in which some query lost, and others that show a loss these miss."""
     preferred = [name for name in short if name in _PREFERRED] or list(short)
     names: list[str] = []
     for name in dict.fromkeys([*preferred, *short]):
@@ -75,13 +75,13 @@ def _columns(short: dict[str, Bools]) -> list[str]:
 
 
 def _short(result: Result, name: str, values: Floats) -> Bools:
-    """On which queries a metric falls short of a perfect ranking of the gold, or of its highest value."""
+    """On which queries a metric is below that of a perfect ranking, or below its highest value."""
     best = result.ceilings[name] if name in result.ceilings else np.full(len(values), np.nan)
     return values < np.where(np.isnan(best), parse_metric(name).range[1], best) - SAME
 
 
 def _telling(result: Result) -> dict[str, Floats]:
-    """What queries go by, most telling first: metrics of items, else metrics of evidence texts; with their values."""
+    """Metrics that rank queries, with their values: metrics of items, otherwise of evidence texts."""
     items = [str(m) for m in result.metrics if isinstance(m, Relevance) and m.direction == "higher"]
     first = [name for name in _PREFERRED if name in items]
     if found := _defined([*first, *(name for name in items if name not in first)], result.values):
@@ -96,7 +96,7 @@ def _by_text(result: Result) -> dict[str, Floats]:
     for name in _BY_TEXT:
         try:
             found |= result.measure([name]).values
-        except Lacking:  # not what this gold set has
+        except Lacking:  # this gold set does not have it
             continue
     return found
 
@@ -124,5 +124,5 @@ class TriageSection(ReportSection):
 
 
 def in_full(queries: int) -> int:
-    """Of so many queries, how many a page shows with all that is known of them."""
+    """How many of this number of queries a page shows in full."""
     return min(max(_LISTED // max(queries, 1), _LEAST_FULL), _MOST_FULL)

@@ -24,13 +24,13 @@ from karat.results.result import Result
 from karat.results.saved import SegmentRow
 from karat.scoring.metrics.base import Metric, Relevance
 
-# Three metrics with intervals fit a line.
+# Three metrics with intervals fit on a line.
 _PREFERRED = ("recall@5", "ndcg@5", "latency_p50")
 SHOWN = 3
 
 
 class Segments(ReportSection):
-    """A table for every segmentation that was asked for."""
+    """A table for each requested segmentation."""
 
     name, title, order = "segments", "Segments", 30
 
@@ -38,7 +38,7 @@ class Segments(ReportSection):
         return _blocks(result, result.segment_rows) if result.segmented_by else []
 
     def full_blocks(self, result: Result) -> list[Block]:
-        """Those that were asked for; if none were, those of tags that part the queries into a handful of groups."""
+        """The requested segments; if there are none, those of tags that split the queries into a few groups."""
         if result.segmented_by:
             return self.blocks(result)
         shown = shown_metrics(result.metrics)
@@ -60,20 +60,20 @@ def _blocks(result: Result, rows: list[SegmentRow]) -> list[Block]:
 
 
 def shown_metrics(metrics: list[Metric]) -> list[Metric]:
-    """Those that were requested; of the panel, which nobody reads by segment in full, the most telling."""
+    """The requested metrics; of the default panel, only the key metrics."""
     panel = all(str(m) in (*PANEL, "cost") for m in metrics) and len(metrics) > 2 * SHOWN
     return leading_metrics(metrics) if panel else metrics
 
 
 def leading_metrics(metrics: list[Metric]) -> list[Metric]:
-    """The most telling ones, as many as fit beside each other."""
+    """The key metrics, as many as fit side by side."""
     by_name = {str(m): m for m in metrics}
     first = [by_name[name] for name in _PREFERRED if name in by_name]
     return [*first, *(m for m in metrics if m not in first)][:SHOWN]
 
 
 def _parted(metrics: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
-    """As many of them in one table as fit a line; a band takes as much room as a metric."""
+    """Splits metrics into tables that fit a line; a band takes as much room as a metric."""
     parts: list[list[tuple[str, str]]] = []
     room = 0
     for metric in metrics:

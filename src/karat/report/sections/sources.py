@@ -1,4 +1,4 @@
-"""What each source of a system finds."""
+"""Recall by source of a system."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SourcesSection(AnalysisSection):
         ]
         columns: list[str | Column] = ["source", "queries with a hit", count("hits"), f"part of {found.metric}"]
         more = len(found.sources) - _ROWS
-        note = f"{found.metric} is the sum of the parts that the sources bring"
-        note += "; of its own: of the relevant items that are in the source" if known else ""
-        note += f"; and {more} more, in the saved result" if more > 0 else ""
+        note = f"{found.metric} is the sum of the parts of all sources"
+        note += "; of its own: share of the relevant items in the source" if known else ""
+        note += f"; {more} more in the saved result" if more > 0 else ""
         return [table([*columns, "of its own"] if known else columns, rows, note)]

@@ -1,4 +1,4 @@
-"""What each stage of a system adds and loses."""
+"""What each stage of a system gains and loses."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from karat.results.analyses.router import Confusion, Regret, Routed
 from karat.results.analyses.waterfall import Loss, Losses
 from karat.results.numbers import counted, points, share, such_as, with_interval
 
-# Stage → what happened, and in one or two words.
+# Stage → description, and a short form.
 WORDS = {
     waterfall.NOT_IN_CORPUS: ("not in the corpus", "not in corpus"),
     waterfall.NOT_RUN: ("the run has no answer to the query (missing, or an error)", "not run"),
-    waterfall.MISROUTED: ("stands in a source that was not asked", "misrouted"),
+    waterfall.MISROUTED: ("in a source that was not queried", "misrouted"),
     waterfall.NOT_RETRIEVED: ("not among the raw candidates", "not found"),
     waterfall.NOT_LISTED: ("not in the list", "not listed"),
     waterfall.CUT_EARLY: ("raw candidate too far down, cut before the final list", "cut early"),
@@ -30,7 +30,7 @@ WORDS = {
     waterfall.CUT: ("in the final list, below {k}", "below k"),
     waterfall.OVER_BUDGET: ("in the final list, past {k}", "over budget"),
 }
-_COLUMNS = 6  # more routes than that are told one below the other
+_COLUMNS = 6  # more routes than this are listed one below the other
 _ROWS = 10
 _NAME = 16
 _TEXT = 300  # characters of a query; a table wraps them
@@ -56,7 +56,7 @@ class WaterfallSection(AnalysisSection):
 
 
 def _picture(found: Losses, row: Loss) -> Bars:
-    """From all relevant items down to those that were found, stage by stage; a stage that lost nothing is left out."""
+    """From all relevant items to those that were found, without stages that lost nothing."""
     whole = max(row.relevant, 1)
     bars, left = [Bar("relevant", 0.0, 1.0, 2, f"{row.relevant:,}")], row.relevant
     for stage in found.stages:
@@ -85,17 +85,17 @@ def _waterfall(found: Losses, row: Loss) -> Table:
 
 
 def _notes(found: Losses) -> list[Block]:
-    own_k = f"{found.own_k:,} queries have a k of their own; for the others it is {found.k}."
+    own_k = f"Queries with their own k: {found.own_k:,}. For the others it is {found.k}."
     no_room = found.rows[0].no_room
-    full = f"{no_room:,} of the lost ones no order could save: more relevant items than places in the top k."
-    no_raw = "Without `raw` lists, what was never found and what was cut or moved out by a reranker look alike."
-    no_corpus = "Without `--corpus`, what the corpus does not have counts as not found."
+    full = f"Lost items that cannot fit, because the top k has fewer places than relevant items: {no_room:,}."
+    no_raw = "Without `raw` lists, items that were never found look the same as items that a reranker moved out."
+    no_corpus = "Without `--corpus`, items missing from the corpus count as not found."
     told = ((found.own_k and not found.budget, own_k), (no_room, full))
     return texts("note", *told, (not found.has_raw, no_raw), (not found.has_corpus, no_corpus))
 
 
 def _by_segment(by: str, rows: list[Loss], stages: list[str]) -> Table:
-    """Without the stages at which nothing was lost in any of the groups."""
+    """Leaves out stages that lost nothing in any group."""
     shown = [stage for stage in stages if any(row.lost[stage] for row in rows)]
     counts = map(count, ("relevant", "found", *(WORDS[stage][1] for stage in shown)))
     return table([by, *counts], [[row.value, row.relevant, row.found, *(row.lost[s] for s in shown)] for row in rows])
@@ -113,12 +113,12 @@ class RouterSection(AnalysisSection):
 
 
 def _sentences(found: Routed) -> list[Block]:
-    said = f"{share(found.right)} of {counted(found.queries)} asked every source that they need"
+    said = f"{share(found.right)} of {counted(found.queries)} were routed to every source that they need"
     if found.over.mean:
-        said += f"; {share(found.over)} asked more than that"
+        said += f"; {share(found.over)} to more than that"
     said += "."
     if found.partly:
-        said += f" {counted(found.partly)} asked a part of what they need, which counts as wrong."
+        said += f" Routed to only some of them, which counts as wrong: {counted(found.partly)}."
     lacking = ((found.not_routed, "`route` in the log"), (found.not_labelled, "`source` in the gold set"))
     left_out = [(queries, f"{counted(queries)} without {what}, left out here.") for queries, what in lacking]
     return [Text(said), *texts("warning", *left_out)]
@@ -130,13 +130,13 @@ def _chosen(found: Routed) -> Table:
 
 
 def _confusion(cells: list[Confusion]) -> list[Block]:
-    """A matrix where it fits, else the misroutes one below the other."""
+    """A matrix if it fits, otherwise a list of misroutes."""
     asked = sorted({cell.asked for cell in cells})
     needed = sorted({cell.needed for cell in cells})
     if len(asked) <= _COLUMNS and len(needed) <= _ROWS:
         counts = {(cell.needed, cell.asked): cell.queries for cell in cells}
         rows: list[list[Cell]] = [[_short(n), *(counts.get((n, a), 0) for a in asked)] for n in needed]
-        note = "queries by the source that they need and the one that was asked"
+        note = "queries by the source that they need and the source that was queried"
         return [table(["needed ↓  asked →", *(count(_short(a)) for a in asked)], rows, note)]
     wrong = [cell for cell in cells if not cell.right]
     rows = [[_short(c.needed), _short(c.asked), c.queries, such_as(c.examples)[2:-1]] for c in wrong[:_ROWS]]
@@ -162,9 +162,9 @@ def _against(regret: Regret) -> str:
 def _estimate(regret: Regret) -> str:
     cost = points(regret.cost.mean).removeprefix("+")
     return (
-        f"Regret, estimated: if {counted(regret.queries)} that were misrouted did as well as those that need the same "
-        f"source and were sent there, recall would be {regret.best:.4f} instead of {regret.recall:.4f} ({cost}). "
-        "Misrouted queries may be harder ones: runs of each route (`--route NAME=RUN`) tell exactly."
+        f"Estimated regret: if {counted(regret.queries, 'misrouted query')} did as well as those that were routed "
+        f"correctly to the same source, recall would be {regret.best:.4f} instead of {regret.recall:.4f} ({cost}). "
+        "Misrouted queries may be harder: for the exact value, pass runs of each route (`--route NAME=RUN`)."
     )
 
 
@@ -173,7 +173,7 @@ def _short(name: str) -> str:
 
 
 def _rest(count: int) -> str | None:
-    return f"and {count - _ROWS} more, in the saved result" if count > _ROWS else None
+    return f"{count - _ROWS} more in the saved result" if count > _ROWS else None
 
 
 class RerankerSection(AnalysisSection):
@@ -185,10 +185,10 @@ class RerankerSection(AnalysisSection):
         if found.without_raw:
             blocks.append(Text(f"{counted(found.without_raw)} without a raw list, left out here.", "warning"))
         if found.logged_depths and found.gain is not None:
-            said = f"The log has {found.logged_depths:,} different values of `rerank_depth`. The possible gain counts "
-            blocks.append(Text(f"{said}{_candidates(found.gain)}; --rerank-depth N says how many.", "warning"))
+            said = f"The log has {found.logged_depths:,} different values of `rerank_depth`. The possible gain is for "
+            blocks.append(Text(f"{said}{_candidates(found.gain)}; set the depth with --rerank-depth N.", "warning"))
         if not found.reordered:
-            blocks.append(Text("No reranker is at work: the final lists are the raw ones, cut." + _room(found.gain)))
+            blocks.append(Text("No reranking: the final lists are the raw lists, cut off." + _room(found.gain)))
             return blocks
         return [*blocks, difference_table(found.differences, "raw", "final"), *_told(found)]
 
@@ -203,13 +203,13 @@ def _told(found: Reranked) -> list[Block]:
     return [
         *([] if found.gain is None else [Text(_captured(found.gain))]),
         Text(f"Reranking brought a relevant hit into the top {found.k} of {counted(found.rescued)}{rescued}."),
-        Text(f"It lost the last one of {counted(found.demoted)}{demoted}."),
+        Text(f"It pushed the last one out for {counted(found.demoted)}{demoted}."),
     ]
 
 
 def _captured(gain: Gain) -> str:
     if gain.captured is None:
-        return "The raw order could not be better: there was nothing to win."
+        return "The raw order is already the best possible: there was nothing to gain."
     return (
         f"The best order of {_candidates(gain)} would reach {gain.metric} {gain.best:.4f}. "
         f"Of this possible gain ({gain.possible * 100:.1f} pp) {share(gain.captured)} was captured."
@@ -238,12 +238,12 @@ class RewriterSection(AnalysisSection):
         said = f"By {found.metric}, rewriting harmed {share(found.harmed)} of the queries"
         said += f" and helped {share(found.helped)}."
         if found.unchanged:
-            said += f" The words of {counted(found.unchanged)} were left as they were."
+            said += f" Not rewritten: {counted(found.unchanged)}."
         blocks.append(Text(said))
         changes = [*(("harmed", r) for r in found.harmed_most), *(("helped", r) for r in found.helped_most)]
         if changes:
             columns = ("query", "", found.metric, "original", "rewritten")
-            blocks.append(table(columns, [_row(*change) for change in changes], "those that changed most"))
+            blocks.append(table(columns, [_row(*change) for change in changes], "the largest changes"))
         return blocks
 
     def in_short(self, found: Rewritten) -> str:

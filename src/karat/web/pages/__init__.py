@@ -1,1 +1,1 @@
-"""The pages: each asks the history for what it shows, and no more."""
+"""The pages. Each reads only what it shows from the history."""

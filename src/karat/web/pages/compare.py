@@ -1,4 +1,4 @@
-"""Runs beside each other, and what was compared lately."""
+"""Runs side by side, with a cache of recent comparisons."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
 from karat.web.page import SIZE, AskPage, asked_of, link, page, steps
 
-_HEADLINE = 3  # metrics of a quick look
-_QUICK = 1000  # resamples of one
-_LARGE = 10_000  # queries from which on segments are left for those who wait
+_HEADLINE = 3  # metrics of a quick comparison
+_QUICK = 1000  # resamples of a quick comparison
+_LARGE = 10_000  # queries above which a quick comparison skips segments
 _OFFERED = 50  # newest runs to choose from
-_KEPT = 64  # comparisons, of some hundred kilobytes each
+_KEPT = 64  # comparisons of some hundred kilobytes each
 
 
 class Comparisons:
-    """Reports of comparisons by what was compared: the ids of runs say all of their scores."""
+    """A cache of comparison reports. The id of a run is a hash of its scores, so entries never expire."""
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._kept, self._lock = kept, threading.Lock()
@@ -74,13 +74,13 @@ def shared_metrics(runs: Sequence[RunRow]) -> list[str]:
 
 
 def headline(runs: Sequence[RunRow]) -> list[str]:
-    """The most telling of them."""
+    """The key metrics that all runs have."""
     shared, told = shared_metrics(runs), [str(metric) for metric in leading(runs)]
     return [*(name for name in told if name in shared), *(name for name in shared if name not in told)][:_HEADLINE]
 
 
 def is_large(runs: Sequence[RunRow]) -> bool:
-    """So many queries that a quick look leaves the segments out."""
+    """Whether a quick comparison skips segments."""
     return max(run.head.queries for run in runs) > _LARGE
 
 
@@ -103,13 +103,13 @@ def _compared(store: Store, runs: Sequence[RunRow], *, whole: bool) -> Report:
 
 
 def _scored(store: Store, run: RunRow, name: str, metrics: list[str], known: list[str]) -> Result:
-    """`known`: judged@k, which is not compared but says whether the gold favours one of the runs."""
+    """`known`: judged@k, which is not compared but shows whether the gold set favours one of the runs."""
     found = scored(store, run.id, [*metrics, *known])
     return replace(found, metrics=found.metrics[: len(metrics)], run=name)
 
 
 def run_labels(runs: Sequence[RunRow]) -> list[str]:
-    """How runs of one system are told apart: by the day, else by the minute, else by their ids."""
+    """Distinct labels for runs of one system: the day, the minute or the id."""
     for when in (day, minute):
         names = [when(run.saved_at) for run in runs]
         if len(set(names)) == len(names):
@@ -118,7 +118,7 @@ def run_labels(runs: Sequence[RunRow]) -> list[str]:
 
 
 def run_options(store: Store, runs: Sequence[RunRow], names: Sequence[str]) -> list[tuple[str, str]]:
-    """What can be chosen: what was asked for, baselines and anchors, and the newest runs; by names and dates."""
+    """Runs to choose from: the requested ones, baselines and anchors, and the newest, by name and date."""
     told = {pin.name: f"{pin.name}: {_described(store.row(pin.run_id))}" for pin in store.pins()}
     for name, run in zip(names, runs, strict=True):
         told.setdefault(name, _described(run))
@@ -133,9 +133,9 @@ def _described(run: RunRow) -> str:
     return f"{run.head.system or run.head.run}, {minute(run.saved_at)}{branch} ({short(run.id)})"
 
 
-_MOST = 6  # runs beside each other
+_MOST = 6  # runs side by side
 _ORDERS = [
-    ("changed", "greatest difference first"),
+    ("changed", "largest difference first"),
     ("worst", "losses first"),
     ("best", "gains first"),
     ("given", "as in the gold set"),
@@ -146,7 +146,7 @@ _COMPARISONS = Comparisons()
 def compare_page(store: Store, request: Request) -> Response:
     names = [name for name in request.query_params.getlist("run") if name]
     runs = [store.row(store.find(name)) for name in names]
-    if request.query_params.get("first") == "oldest":  # picked in a list; from here on the address says the order
+    if request.query_params.get("first") == "oldest":  # chosen in a list; redirect to an address with the order
         ordered = sorted(runs, key=lambda run: run.saved_at)
         return RedirectResponse("/compare?" + urlencode([("run", run.id[:16]) for run in ordered]))
     options = run_options(store, runs, names)
@@ -184,7 +184,7 @@ def compare_page(store: Store, request: Request) -> Response:
 
 
 def _rows(found: SidePage, metric: Metric) -> list[tuple[SideRow, list[str], str, str]]:
-    """Each query with its values, what they differ by, and its first ranks."""
+    """Each query with its values, their difference, and its first ranks."""
     told = metric.told_in(Rules())
     return [
         (

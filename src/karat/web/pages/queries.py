@@ -20,10 +20,10 @@ from karat.scoring.metrics.grammar import parse_metric
 from karat.web.api import AskQuery
 from karat.web.page import SHOWN, SIZE, AskPage, asked_of, link, page, steps
 
-_CASES = 10  # failed queries of a page
+_CASES = 10  # failed queries per page
 _ORDERS = [("given", "as in the gold set"), ("worst", "worst first"), ("best", "best first")]
-_LINES = 4  # systems of a chart
-_DEPTH = 5  # ranks that it has at least
+_LINES = 4  # systems in a chart
+_DEPTH = 5  # ranks, at least
 
 
 def queries_page(store: Store, request: Request) -> Response:
@@ -61,7 +61,7 @@ def triage_page(store: Store, request: Request) -> Response:
     offset = max(asked_of(request, AskPage).offset, 0)
     cases = cases_of(store, row.id, offset=offset, limit=_CASES)
     found = triage_of(store.document(row.id), cases) if cases else None
-    blocks: list[Block] = [Text("Nothing is kept here.")]
+    blocks: list[Block] = [Text("No failed queries are kept.")]
     if found is not None:
         blocks = [Text(SIGNS, "note"), *triage_blocks(found)]
     return page(
@@ -99,7 +99,7 @@ def query_page(store: Store, request: Request) -> Response:
 
 
 def _metrics(store: Store, points: Sequence[QueryPoint]) -> list[str]:
-    """The most telling that the newest run has of this query."""
+    """The key metrics that the newest run has for this query."""
     if not points:
         return []
     told = [str(metric) for metric in leading([store.row(points[0].run_id)])]
@@ -107,30 +107,32 @@ def _metrics(store: Store, points: Sequence[QueryPoint]) -> list[str]:
 
 
 def _sections(store: Store, found: QueryHistory) -> list[Placed]:
-    moved = Section("rank", "How its rank moved", _rank_blocks(found))
+    moved = Section("rank", "Rank over time", _rank_blocks(found))
     seen = next((point for point in found.points if point.has_case), None)
     case = None if seen is None else case_of(store, seen.run_id, found.query_id)
     if seen is None or case is None:
         return place([moved])
     made = triage_of(store.document(seen.run_id), [case])
     shown = [] if made is None else [block for block in triage_blocks(made) if isinstance(block, Example)]
-    told = Text(f"In {seen.system}, run {short(seen.run_id)} of {day(seen.saved_at)}, the newest that failed on it.")
+    told = Text(
+        f"From run {short(seen.run_id)} of {seen.system}, {day(seen.saved_at)}: the newest that failed on this query."
+    )
     return place([moved, Section("hits", "Gold and hits", [told, Text(SIGNS, "note"), *shown])])
 
 
 def _rank_blocks(found: QueryHistory) -> list[Block]:
     points = found.points
     if not points:
-        return [Text(f"None of these runs has a query with the id {found.query_id}.")]
+        return [Text(f"No run has a query with the id {found.query_id}.")]
     ranks = [point.first_rank for point in points if point.first_rank is not None]
     if not ranks:
-        return [Text("In none of these runs is a relevant hit in its list.")]
+        return [Text("No run returned a relevant hit for this query.")]
     if len(points) == 1:
-        return [Text("One run is not a trend yet.")]
+        return [Text("There is only one run so far.")]
     oldest_first = list(reversed(points))
     systems = sorted({point.system for point in points})[:_LINES]
     chart = Chart(
-        "Rank of its first relevant hit, run by run, the oldest first; lower is better, a gap: none found",
+        "Rank of its first relevant hit by run, oldest first (lower is better; a gap: none found)",
         "run",
         "rank",
         [_line(system, oldest_first) for system in systems],

@@ -1,4 +1,4 @@
-"""All runs, one run, one metric over time, and the names that lead to runs."""
+"""All runs, one run, one metric over time, and pins."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from karat.scoring.metrics.grammar import parse_metric
 from karat.web.api import ListRuns
 from karat.web.page import SHOWN, asked_of, kept_verdicts, link, page, sparkline
 
-_SPARK = 30  # runs of a small line
+_SPARK = 30  # runs in a sparkline
 _SYSTEMS = 6
 _LINES = 4  # colours of a chart
 
 
 def followed_branch(store: Store, request: Request, only: Filter) -> str | None:
-    """The branch that a trend follows where the address names none; `branch=` asks for all of them."""
+    """The branch of a trend if the address has none; `branch=` means all branches."""
     return None if "branch" in request.query_params else store.main_branch(only)
 
 
@@ -145,7 +145,7 @@ def trend_page(store: Store, request: Request) -> Response:
 
 
 def _choices(segments: dict[str, list[str]], asked: str) -> list[tuple[str, str]]:
-    """What can be asked for, and what was: a choice must not fall back to all queries without a word."""
+    """The available segments, plus the requested one even if it is unknown."""
     known = {f"{name}={value}": f"{name}: {value}" for name, values in segments.items() for value in values}
     return list(known.items() if not asked or asked in known else {asked: asked, **known}.items())
 
@@ -154,12 +154,12 @@ def _trend_sections(store: Store, metric: str, segment: str, found: list[TrendPo
     blocks: list[Block] = [block for block in trend_blocks(metric, found, segment) if not isinstance(block, Table)]
     if blocks and isinstance(blocks[0], Chart):
         blocks[0] = _with_gates(store, metric, segment, found, blocks[0])
-    told = place([Section("trend", "Trend", blocks or [Text("One run is not a trend yet.")])])
+    told = place([Section("trend", "Trend", blocks or [Text("There is only one run so far.")])])
     return [*told, Placed("runs", "Runs")] if found else told
 
 
 def _with_gates(store: Store, metric: str, segment: str, found: list[TrendPoint], chart: Chart) -> Chart:
-    """With what the gates asked of the newest run that has any as lines."""
+    """Adds the limits of the gates of the newest judged run as lines."""
     judged = store.judged([point.run_id for point in found])
     newest = next((point for point in reversed(found) if point.run_id in judged), None)
     if newest is None:

@@ -1,9 +1,9 @@
 "use strict";
-// Keys, and no new page between two pairs. Without it the same buttons send plain forms.
+// Keyboard shortcuts, and no page load between two pairs. Without it, the same buttons send plain forms.
 {
   const $ = (id) => document.getElementById(id);
   const trouble = (text) => { $("trouble").textContent = text; $("trouble").hidden = !text; };
-  let busy = false; // what comes next must be seen before it is graded
+  let busy = false; // do not grade the next pair before it is shown
 
   const show = (next) => {
     const had = $("desk").contains(document.activeElement);
@@ -22,10 +22,10 @@
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const next = page.getElementById("desk");
       if (next) { trouble(""); show(document.adoptNode(next)); }
-      else if (answer.redirected) location.assign(answer.url); // the log-in has ended
-      else trouble(page.querySelector("main [role=alert]")?.textContent ?? "That did not work.");
+      else if (answer.redirected) location.assign(answer.url); // the session has ended
+      else trouble(page.querySelector("main [role=alert]")?.textContent ?? "Something went wrong.");
     } catch {
-      trouble("The server does not answer: nothing was stored. Try again when it is back.");
+      trouble("The server does not respond: nothing was saved. Try again later.");
     } finally {
       busy = false;
     }
@@ -47,7 +47,7 @@
     if (event.key.toLowerCase() === "n" && remark) {
       remark.open = true;
       remark.querySelector("textarea").focus();
-      event.preventDefault(); // the n is no part of the note
+      event.preventDefault(); // do not type the n into the note
       return;
     }
     const button = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key.toLowerCase());
