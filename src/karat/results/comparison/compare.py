@@ -236,7 +236,7 @@ def _pair(
     paired, at, of = _paired(first, other, notes)
     shared = paired.baseline.metrics
     kept, invalid = judgeable(shared, {"The baseline": first.doubts, "The candidate": other.doubts})
-    notes[:0] = [note if not force else note.replace("not compared", "compared by force", 1) for note in invalid]
+    notes[:0] = [note if not force else note.replace("not compared", "compared with --force", 1) for note in invalid]
     paired = paired if force else paired.of(kept)
     metrics, queries = paired.baseline.metrics, [first.queries[i] for i in at.tolist()]
     differences = paired.differences(sampling, permutations * sampling.resamples)

@@ -290,8 +290,8 @@ def no_threshold(e: Evidence) -> Iterator[Proof]:
     after, missed, before = (percent(rate or 0.0) for rate in rates)
     said = (
         f"{share_of(wrong)} of the queries without an answer get a hit. Dropping hits with a score below "
-        f"{chosen.threshold} makes it {after}. {missed} of the queries with an answer then get no relevant hit, instead "
-        f"of {before}. AUROC of the top score: {decimal_of(apart)}."
+        f"{chosen.threshold} makes it {after}. {missed} of the queries with an answer then get no relevant hit, "
+        f"instead of {before}. AUROC of the top score: {decimal_of(apart)}."
     )
     first = f"drop hits with a score below {chosen.threshold} (try it with `--min-score {chosen.threshold}`)"
     yield Proof(sure, said, [wrong.number, apart.number], first_try=(first,))
