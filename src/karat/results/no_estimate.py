@@ -49,7 +49,7 @@ def why_no_estimate(refused: Iterable[NoEstimate], k: int | None = None) -> Iter
         ways |= {"not-shown": draw}
         kind = f"that the judge calls {called}" if called else "with some judge grade, in the top k or below it"
         why = {
-            "few-own-labels": f"the run's own hits {kind} have {counted(labelled, 'human label')}; {needed} are needed.",
+            "few-own-labels": f"the run's own hits {kind} have {counted(labelled, 'human label')}; {needed} needed.",
             "other-pairs": "none of the run's own hits has a human label.",
             "nothing-to-borrow": f"some kind of pair has fewer than {needed} human labels, including other hits.",
             "drawn-elsewhere": "this run's hits have fewer human labels than the judge's other pairs, so the labels "

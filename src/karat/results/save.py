@@ -76,7 +76,7 @@ def restore(saved: SavedResult) -> Result:
 
 
 def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Floats]) -> Result:
-    """The same, with the scores of all or some metrics passed separately: one column per metric, one value per query."""
+    """The same, with the scores of all or some metrics passed separately: one column per metric."""
     size = len(queries)
     gold = Gold(
         queries=queries,
