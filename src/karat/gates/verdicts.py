@@ -74,7 +74,7 @@ class GateJudge(msgspec.Struct):
         # Passing needs no correction, because all must pass. Failing does: one of many fails by chance more often. A
         # floor on the mean uses each value's mean, as for a single segment.
         usable = [at for _, at in groups if self._unusable(gate, at) is None]
-        for kind in _KINDS:  # corrected separately: a missed floor is no evidence of a regression elsewhere
+        for kind in _KINDS:  # corrected separately: a missed floor says nothing about regressions
             by_chance = kind == "regression" or gate.on == "bound"
             tests = [partial(self._fails, gate, at, kind) for at in usable] if by_chance else []
             levels[kind] = ConfidenceLevels(self.level, rules.failing_level(tests, self.level))

@@ -186,7 +186,7 @@ def invalid_reason(doubts: Doubts, metric: Metric, name: str = "The run") -> str
     about = doubts.about(metric)
     if about == "ids" and doubts.ids is not None:
         found = doubts.ids
-        kind = "different chunks than" if found.documents else "different ids than"
+        kind = "different chunks from" if found.documents else "different ids from"
         return (
             f"{name} has {kind} the gold set: {_quoted(found.run_id)}, and in the gold set "
             f"{_quoted(found.gold_id)}. No hit is a gold item, for any of {counted(found.queries)}."
