@@ -126,7 +126,8 @@ def floor_reason(
     low, high = limits
     near = (high if is_max else low) if on == "bound" else value
     digits = max(digits_apart(v, line, unit) for v in (value, near) if v is not None)
-    wanted = f"at {'most' if is_max else 'least'} {amount(line, unit, digits)} is required"
+    line_text = amount(line, unit, digits)
+    wanted = f"at most {line_text} is allowed" if is_max else f"at least {line_text} is required"
     between = "" if low is None or high is None else f" ({amount(low, unit, digits)} to {amount(high, unit, digits)})"
     said = f"{metric} is {amount(value, unit, digits)}{between}; {wanted}."
     few = low is None or high is None

@@ -222,7 +222,7 @@ def _nothing(gold: Gold, pairs: list[FoundPair], waiting: list[FoundPair], k: in
         what = "the runs have no hits for queries with an answer"
     elif not waiting:
         what = f"all {len(pairs):,} pairs among the first {k} hits are already judged"
-        more = {"file": gold.label, "hint": "pool more hits with --k, or add other runs"}
+        more = {"file": gold.label, "hint": "pool more hits with --depth, or add other runs"}
     else:
         more = {"hint": "remove --only-differences to pool all of them"}
     return InputError(f"nothing to label: {what}", code="nothing-to-label", **more)  # type: ignore[arg-type]

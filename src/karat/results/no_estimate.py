@@ -47,13 +47,13 @@ def why_no_estimate(refused: Iterable[NoEstimate], k: int | None = None) -> Iter
         linear = borrow if any(not metric.startswith("ndcg") for metric in metrics) else ""
         ways = dict.fromkeys(("few-own-labels", "other-pairs", "drawn-elsewhere", "uneven-ranks"), draw + linear)
         ways |= {"not-shown": draw}
-        kind = f"that the judge calls {called}" if called else "with some judge grade, in the top k or below it"
+        kind = f"that the judge calls {called}" if called else "with some judge grade (in the top k or below)"
         why = {
             "few-own-labels": f"the run's own hits {kind} have {counted(labelled, 'human label')}; {needed} needed.",
             "other-pairs": "none of the run's own hits has a human label.",
             "nothing-to-borrow": f"some kind of pair has fewer than {needed} human labels, including other hits.",
-            "drawn-elsewhere": "this run's hits have fewer human labels than the judge's other pairs, so the labels "
-            "come from another run's hits. Hits that both runs found are not a fair sample of this run. Use "
+            "drawn-elsewhere": "this run's hits have human labels less often than the judge's other pairs, so the "
+            "labels come from another run's hits. Hits that both runs found are not a fair sample of this run. Use "
             "--calibration only with labels sampled from this run's hits.",
             "uneven-ranks": "some ranks have far more human labels than others, and too few to correct for it.",
             "not-shown": f"there are no human labels below rank {depth}, so the judge's errors there are unknown.",
