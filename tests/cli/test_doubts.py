@@ -226,7 +226,7 @@ def test_a_saved_result_and_a_page_keep_the_doubt(
     text = re.sub(r"<[^>]+>", " ", Path(page).read_text())
     assert "-part" in text.split("recall@1")[0]
     assert karat_command("gate", run, "--gold", gold, "--gate", "recall@5 >= 0.1", "-o", page)[0] == 2
-    assert "named differently" in Path(page).read_text()
+    assert "different ids" in Path(page).read_text()
 
 
 def test_workers_see_the_same(adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call) -> None:

@@ -66,7 +66,7 @@ def test_the_ideas_in_the_criteria_can_be_used(tmp_path: Path) -> None:
     """Someone takes every `#` away."""
     karat("init", cwd=tmp_path)
     text = (tmp_path / "ship-criteria.yaml").read_text()
-    head, _, ideas = text.partition("  # Ideas. Take the `#` away to use them.\n")
+    head, _, ideas = text.partition("  # Ideas. Remove the `#` to use them.\n")
     (tmp_path / "ship-criteria.yaml").write_text(head + ideas.replace("  # ", "  ").replace("\n# anchor", "\nanchor"))
     perfect_run(tmp_path)
     karat("eval", "run.jsonl", "-g", "gold.yaml", "-o", "release.json", cwd=tmp_path)

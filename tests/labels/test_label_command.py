@@ -22,7 +22,7 @@ from karat.labels.screen import escaped
 
 # What the screen shows when it waits for a key, when every pair has a label, and where a key does nothing.
 # What else it says is in tests/golden/wording/label.txt.
-READY, ALL_DONE, NO_SUCH_KEY, NOTHING_TO_UNDO = "quit", "No pair is left", "means nothing here", "to undo"
+READY, ALL_DONE, NO_SUCH_KEY, NOTHING_TO_UNDO = "quit", "No pairs left", "unknown key", "to undo"
 
 
 class Terminal:

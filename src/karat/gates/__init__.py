@@ -1,1 +1,1 @@
-"""May it ship: criteria, verdicts, and how often they would cry wolf."""
+"""Decides whether a run may ship: criteria, verdicts, and their false alarms."""

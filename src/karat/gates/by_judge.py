@@ -1,4 +1,4 @@
-"""Gates on what a judge's labels say, corrected by labels of people."""
+"""Gates on estimates from judge labels, corrected with human labels."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.discounted import NDCG
 from karat.scoring.views import Need
 
-_PEOPLE = "labels of people for some of the judge's pairs (--calibration)"
+_PEOPLE = "human labels for some of the judge's pairs (--calibration)"
 
-INVERTED = "This judge is inverted: it calls relevant what people call irrelevant. Check its scale and its prompt."
+INVERTED = "This judge is inverted: it calls relevant what humans call irrelevant. Check its scale and its prompt."
 
 
 class JudgeEstimate(NamedTuple):
-    """A mean over queries, as people would have labelled all hits."""
+    """A mean over queries, as if humans had labelled all hits."""
 
     value: float
     low: float
@@ -39,7 +39,7 @@ def judge_estimate(result: Result, metric: Metric) -> JudgeEstimate | str:
     """The estimate, or why there is none."""
     said = result.labelling
     if not said.judge or not (said.human or said.known):
-        missing = _PEOPLE if said.judge else f"labels of a judge (--labels), and {_PEOPLE}"
+        missing = _PEOPLE if said.judge else f"judge labels (--labels) and {_PEOPLE}"
         return f"There is no judge-calibrated estimate of {metric}: it needs {missing}."
     analysis = BoundsAnalysis()
     try:
@@ -57,13 +57,13 @@ def judge_estimate(result: Result, metric: Metric) -> JudgeEstimate | str:
 
 
 def _why_none(result: Result, metric: Metric, found: BoundsFound) -> str:
-    """Labels that were merged into the gold set are gold like any other: nobody knows that they were drawn."""
+    """Say why there is no estimate. Labels merged into the gold set no longer count as a random sample."""
     gold, said = result.gold, result.labelling
     names = zip((gold.queries[query] for query in gold.query_of_item.tolist()), gold.ids, strict=True)
     merged = sum(name in said.human and name in said.judge for name in names) - len(rows_by_people(result))
     if merged > len(said.human) / 2:
-        why = f"{merged:,} of {len(said.human):,} labels of people are part of the gold set"
-        way = "Give the gold set without them, and the labels with --gold-labels and --calibration."
+        why = f"{merged:,} of {len(said.human):,} human labels are part of the gold set"
+        way = "Use the gold set without them, and pass the labels with --gold-labels and --calibration."
         return f"There is no judge-calibrated estimate of {metric}: {why}. {way}"
     reasons = [row for row in found.refused if row.metric == str(metric)]
     return next(why_no_estimate(reasons), f"There is no judge-calibrated estimate of {metric}.")

@@ -1,4 +1,4 @@
-"""What must hold before a change may ship: `ship-criteria.yaml`, and gates as text.
+"""Criteria that a change must meet to ship: `ship-criteria.yaml`, and gates as text.
 
 recall@5 >= 0.85
 ndcg@5 drop <= 0.02
@@ -35,7 +35,7 @@ _HINT = "write it like 'recall@5 >= 0.85', 'ndcg@5 drop <= 0.02' or 'recall@5 >=
 
 
 class Gate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One condition. It needs a metric (or a name that is one) and at least one of threshold, max, regression_max and
+    """One gate. It needs a metric (or a name that is a metric) and at least one of threshold, max, regression_max and
     regression_max_share."""
 
     name: str | None = None
@@ -43,15 +43,15 @@ class Gate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
     threshold: float | None = None  # the value must reach it
     max: float | None = None  # the value must not exceed it (latency, redundancy)
     regression_max: float | None = None  # it may not get worse than the baseline by more than this
-    regression_max_share: float | None = None  # the same as a share of the baseline's value: 0.1 is 10 % of it
+    regression_max_share: float | None = None  # the same as a share of the baseline's value: 0.1 is 10 %
     on: Literal["mean", "bound"] = "mean"  # what decides: the value itself, or the near end of its interval
-    severity: Literal["error", "warning"] = "error"  # error blocks, warning tells
-    labels: Literal["gold", "judge"] = "gold"  # judge: the estimate from its labels, corrected by people's
+    severity: Literal["error", "warning"] = "error"  # error blocks, warning only reports
+    labels: Literal["gold", "judge"] = "gold"  # judge: the estimate from judge labels, corrected with human labels
     segment: dict[str, str | int | float | bool] | None = None  # only these queries
-    each: str | None = None  # one gate for every value of this attribute
+    each: str | None = None  # one gate per value of this attribute
     inconclusive: Policy | None = None  # default: warn for `on: mean`, block for `on: bound`
-    min_queries: int | None = None  # fewer cannot be judged
-    anchor: str | None = None  # a saved result that regression_max also holds against, such as the last release
+    min_queries: int | None = None  # with fewer, the verdict is invalid
+    anchor: str | None = None  # a saved result that regression_max also applies to, such as the last release
 
     @property
     def parsed(self) -> Metric:
@@ -63,7 +63,7 @@ class Gate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
 
     @property
     def compares(self) -> bool:
-        """Whether it looks at a baseline."""
+        """Whether the gate compares with a baseline."""
         return self.regression_max is not None or self.regression_max_share is not None
 
     def most(self, baseline: float) -> float:
@@ -81,12 +81,12 @@ class CriteriaFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
     gates: list[Gate]
-    anchor: str | None = None  # for every gate with regression_max that names no anchor of its own
-    max_missing: float = 0.1  # share of the gold set's queries that a run may lack
+    anchor: str | None = None  # for every gate with regression_max and no anchor of its own
+    max_missing: float = 0.1  # share of the gold set's queries that may be missing from a run
 
 
 class Criteria(msgspec.Struct, frozen=True):
-    """Gates, and where they stand."""
+    """Gates and where they are defined."""
 
     gates: list[Gate]
     max_missing: float = 0.1
@@ -103,15 +103,15 @@ def find_criteria(folder: Path | None = None) -> Path:
         if file.is_file():
             return file
     raise ConfigError(
-        "no criteria",
+        "no criteria file",
         code="no-criteria",
         expected=" or ".join(DEFAULT_FILES),
-        hint="name a file with --criteria, or a gate with --gate 'recall@5 >= 0.85'; `karat init` writes a file",
+        hint="pass a file with --criteria or a gate with --gate 'recall@5 >= 0.85'; `karat init` writes a file",
     )
 
 
 def read_criteria(file: Path) -> Criteria:
-    """The criteria of a file; a mistake is told with its line and column."""
+    """Read criteria from a file. Errors have line and column."""
     document = read_document(file)
     if not isinstance(document.value, dict):
         raise document.placed(
@@ -125,14 +125,14 @@ def read_criteria(file: Path) -> Criteria:
 
 
 def check_gates(gates: list[Gate]) -> list[Gate]:
-    """The same checks for gates that come from the command line or from Python."""
+    """Check gates from the command line or from Python in the same way."""
     for problem, _ in _problems(CriteriaFile(gates=gates)):
         raise problem
     return gates
 
 
 def _anchored(criteria: CriteriaFile, folder: Path) -> list[Gate]:
-    """With the anchors' paths as seen from here."""
+    """Gates with anchor paths resolved relative to `folder`."""
     for gate in criteria.gates:
         anchor = gate.anchor or (criteria.anchor if gate.compares else None)
         gate.anchor = anchor if anchor is None or is_reference(anchor) else str(folder / anchor)
@@ -140,9 +140,9 @@ def _anchored(criteria: CriteriaFile, folder: Path) -> list[Gate]:
 
 
 def _problems(criteria: CriteriaFile) -> Iterator[tuple[ConfigError, tuple[str | int, ...]]]:
-    """What types cannot say, and where it stands."""
+    """Problems that types cannot express, with their paths."""
     if not criteria.gates:
-        yield _problem("gates", "no gate", "no-gates", hint="add one under `gates:`")
+        yield _problem("gates", "no gates", "no-gates", hint="add one under `gates:`")
     if not 0 <= criteria.max_missing <= 1:
         share = criteria.max_missing
         yield _problem("max_missing", "not a share", "bad-value", expected="between 0 and 1", got=share)
@@ -163,7 +163,7 @@ def _gate_problems(gate: Gate) -> Iterator[tuple[ConfigError, tuple[str, ...]]]:
         metric = gate.parsed
     except ConfigError as error:
         where = "metric" if gate.metric is not None else "name"
-        hints = [error.hint, "a gate of another name says `metric: recall@5`" if gate.metric is None else None]
+        hints = [error.hint, "a gate with a free name needs `metric: recall@5`" if gate.metric is None else None]
         yield _problem(where, error.what, error.code, hint="; ".join(filter(None, hints)) or None)
         return
     least, most, loss, (low, high) = gate.threshold, gate.max, gate.regression_max, metric.range
@@ -184,24 +184,24 @@ def _gate_problems(gate: Gate) -> Iterator[tuple[ConfigError, tuple[str, ...]]]:
             expected = f"between {low:g} and {high:g}" if math.isfinite(high) else f"{low:g} or more"
             yield _problem(name, f"{metric} cannot take this value", "bad-value", expected=expected, got=value)
     if loss is not None and not 0 <= loss < math.inf:
-        yield _problem("regression_max", "not a size", "bad-value", expected="0 or more", got=loss)
+        yield _problem("regression_max", "invalid limit", "bad-value", expected="0 or more", got=loss)
     if part is not None and not 0 <= part < math.inf:
         yield _problem("regression_max_share", "not a share", "bad-value", expected="0 or more; 0.1 is 10 %", got=part)
     if part is not None and loss is not None:
         what = "regression_max and regression_max_share contradict each other"
         yield _problem("regression_max_share", what, "contradiction", hint="keep one")
     if part is not None and part >= 1 and metric.direction == "higher":
-        what, expected = f"{metric} cannot drop by more than all of it", "less than 1; 0.1 is 10 %"
+        what, expected = f"{metric} cannot drop by more than 100 %", "less than 1; 0.1 is 10 %"
         yield _problem("regression_max_share", what, "bad-value", expected=expected, got=part)
     if loss is not None and loss >= high - low:
-        what, hint = f"{metric} cannot drop by so much", "3 percentage points are 0.03 (as text: 3pp)"
+        what, hint = f"{metric} cannot drop by that much", "3 percentage points are 0.03 (as text: 3pp)"
         expected = f"less than {high - low:g}"
         yield _problem("regression_max", what, "bad-value", expected=expected, got=loss, hint=hint)
     if gate.min_queries is not None and gate.min_queries < 1:
         wrong = gate.min_queries
         yield _problem("min_queries", "not a number of queries", "bad-value", expected="1 or more", got=wrong)
     if gate.anchor is not None and not gate.compares:
-        hint = "say how much may be lost against it"
+        hint = "add regression_max: the largest drop allowed compared with the anchor"
         yield _problem("anchor", "an anchor without regression_max", "missing-field", hint=hint)
     if gate.labels == "judge":
         yield from _judge_problems(gate, metric)
@@ -212,18 +212,18 @@ def _gate_problems(gate: Gate) -> Iterator[tuple[ConfigError, tuple[str, ...]]]:
 
 
 def _judge_problems(gate: Gate, metric: Metric) -> Iterator[tuple[ConfigError, tuple[str, ...]]]:
-    """What a corrected estimate cannot be asked: it is of all queries, and of one run."""
+    """Conditions that a corrected estimate does not support: it covers all queries of one run."""
     if metric.name not in ("precision", "ndcg", "rbp"):
-        hint = "labels of a judge count for precision, ndcg and rbp: other metrics need all that is relevant"
-        yield _problem("labels", f"{metric} is not estimated from labels of a judge", "bad-value", hint=hint)
+        hint = "judge labels work for precision, ndcg and rbp; other metrics need all relevant items"
+        yield _problem("labels", f"{metric} cannot be estimated from judge labels", "bad-value", hint=hint)
     for field in ("regression_max", "regression_max_share", "segment", "each"):
         if getattr(gate, field) is not None:
-            hint = "use a threshold over all queries, or labels of people as gold (--gold-labels)"
-            yield _problem(field, f"a gate by labels of a judge has no {field}", "contradiction", hint=hint)
+            hint = "use a threshold over all queries, or human labels as gold (--gold-labels)"
+            yield _problem(field, f"a gate on judge labels cannot have {field}", "contradiction", hint=hint)
 
 
 def parse_gate(text: str) -> Gate:
-    """The gate that a text describes.
+    """Parse a gate written as text.
 
     >>> gate = parse_gate("recall@5 >= 85% in language=pt-BR on bound")
     >>> gate.metric, gate.threshold, gate.segment, gate.on
@@ -240,12 +240,12 @@ def parse_gate(text: str) -> Gate:
         raise ConfigError(f"cannot read the gate {text!r}", code="bad-gate", hint=_HINT)
     at_most = found["sign"] in ("<=", "≤")
     if found["change"] and not at_most:
-        what = f"a change for the worse is limited from above (in {text!r})"
+        what = f"a drop or rise needs an upper limit: <= (in {text!r})"
         raise ConfigError(what, code="wrong-direction", hint=_HINT)
     unit = " ".join((found["unit"] or "").lower().replace("the ", "").split())
     relative = "of" in unit
     if relative and not found["change"]:
-        what = f"only a change can be limited by the baseline (in {text!r})"
+        what = f"only a drop or rise can be a share of the baseline (in {text!r})"
         raise ConfigError(what, code="wrong-unit", hint="write it like 'latency_p90 rise <= 10% of baseline'")
     loss = "regression_max_share" if relative else "regression_max"
     field = loss if found["change"] else "max" if at_most else "threshold"
@@ -262,13 +262,13 @@ def parse_gate(text: str) -> Gate:
 
 
 def _refuse_misreading(gate: Gate, change: str | None, unit: str) -> None:
-    """What has a meaning for other metrics only."""
+    """Raise if direction or unit does not fit the metric."""
     metric = gate.parsed
     worse = "drop" if metric.direction == "higher" else "rise"
     if gate.threshold is not None and metric.direction == "lower":
-        what, hint = f"{metric} is better when lower", f"limit it from above: '{metric} <= …'"
+        what, hint = f"{metric} is better when lower", f"set a maximum: '{metric} <= …'"
     elif gate.max is not None and metric.direction == "higher":
-        what, hint = f"{metric} is better when higher", f"ask for a least value: '{metric} >= …'"
+        what, hint = f"{metric} is better when higher", f"set a minimum: '{metric} >= …'"
     elif change is not None and change.lower() != worse:
         what, hint = f"{metric} gets worse when it {worse}s", f"limit its {worse}: '{metric} {worse} <= …'"
     elif unit and "of" not in unit and not (metric.unit == "ms" if unit == "ms" else metric.range == (0.0, 1.0)):
@@ -283,4 +283,4 @@ def _number(text: str, whole: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ConfigError(f"no number in the gate {whole!r}", code="bad-gate", got=text, hint=_HINT) from None
+        raise ConfigError(f"invalid number in the gate {whole!r}", code="bad-gate", got=text, hint=_HINT) from None

@@ -1,4 +1,4 @@
-"""`gate`: from runs or saved results and criteria to verdicts."""
+"""`gate`: judge runs or saved results by criteria."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from karat.options.keywords import EvaluateKeywords
     from karat.results.analyses.base import Consumer
 
-_OLD = 90  # days after which a baseline is worth a note
+_OLD = 90  # days after which the age of a baseline is noted
 
 
 @takes(Options)
@@ -43,7 +43,7 @@ def gate(
     baseline: Any = None,
     **options: Unpack[EvaluateKeywords],
 ) -> Verdicts:
-    """May this run ship? `run` and `baseline` are runs, results or saved results, as in `compare`.
+    """Decide whether a run may ship. `run` and `baseline` are runs, results or saved results, as in `compare`.
 
     `criteria`: a file (default: ship-criteria.yaml), or gates as text such as `recall@5 >= 0.85`.
     """
@@ -59,7 +59,7 @@ def gate(
 
 
 def baseline_metrics(baseline: Any, metrics: list[str]) -> list[str] | None:
-    """Of a saved baseline whatever it has: it may lack what no gate compares with it."""
+    """Metrics to measure on the baseline. None for a saved one, which may not have those that no gate compares."""
     return None if is_saved(baseline) else metrics
 
 
@@ -75,7 +75,7 @@ def as_criteria(criteria: str | Path | Criteria | Iterable[str | Gate] | None) -
 
 
 def asked_for(file: str | None, gates: Sequence[str]) -> Criteria:
-    """The gates of a file, and those given as text; the default file where neither is named."""
+    """The gates of a file and those given as text; the default file if neither is given."""
     if file is None and gates:
         return as_criteria(gates)
     criteria = read_criteria(find_criteria() if file is None else Path(file))
@@ -83,7 +83,7 @@ def asked_for(file: str | None, gates: Sequence[str]) -> Criteria:
 
 
 def anchored(criteria: Criteria, anchor: str | None) -> Criteria:
-    """With an anchor for every gate that may lose something and names none of its own."""
+    """Set the anchor of every gate that compares with a baseline and has no anchor of its own."""
     if anchor is None:
         return criteria
     for gate_ in criteria.gates:
@@ -93,7 +93,7 @@ def anchored(criteria: Criteria, anchor: str | None) -> Criteria:
 
 
 def judge_needs(criteria: Criteria) -> list[Consumer]:
-    """What gates by labels of a judge need of the run."""
+    """What gates on judge labels need from the run."""
     if not any(gate_.labels == "judge" for gate_ in criteria.gates):
         return []
     from karat.gates.by_judge import judge_need
@@ -102,18 +102,18 @@ def judge_needs(criteria: Criteria) -> list[Consumer]:
 
 
 def gate_metrics(criteria: Criteria) -> list[str]:
-    """What must be measured, each metric once."""
+    """The metrics of all gates, without duplicates."""
     return list(dict.fromkeys(str(g.parsed) for g in criteria.gates))
 
 
 def gate_need(criteria: Criteria) -> Consumer:
-    """For `judge_result` without a breakdown: a proof must know whether the rankings are the same."""
+    """What `judge_result` needs without a breakdown: a proof must know whether the rankings are the same."""
     proves = any(g.on == "bound" and g.compares for g in criteria.gates)
     return lambda setup: Need(hashes=proves)
 
 
 def judge_result(result: Result, criteria: Criteria, baseline: Result | None, *, breakdown: bool = True) -> Verdicts:
-    """`breakdown`: with what changed by tag and by query, which only some outputs show."""
+    """Judge a result. `breakdown`: include what changed by tag and by query, which only some outputs show."""
     said = gate_notes(result)
     metrics = gate_metrics(criteria)
     result = result.also(metrics)
@@ -181,8 +181,7 @@ def _saving(before: Result, result: Result, criteria: Criteria) -> str:
 
 
 def _breakdown(baseline: Result, result: Result, *, whole: bool) -> Comparison:
-    """What changed, by tag and by query, in the metrics that the gates ask for; only as far as notes need it if not
-    whole."""
+    """What changed, by tag and by query, in the metrics of the gates. Without `whole`, only what notes need."""
     asked = [m for m in baseline.metrics if m in result.metrics] or baseline.metrics
     sides = [replace(baseline, metrics=asked), result]
     tags, changes = result.telling_tags(), 5 if whole else 0
@@ -193,8 +192,8 @@ def _anchor(path: str, criteria: Criteria) -> Baseline:
     if not is_saved(path):
         there, expected = Path(path).exists(), "an anchor saved with `karat eval … -o release.json`"
         what, code = ("not a saved result", "not-a-result") if there else ("no such file", "no-such-file")
-        hint = f"it is named in {criteria.file}; " if criteria.file else ""
-        hint += f"a pin of the history is named history:{Path(path).name}"
+        hint = f"see {criteria.file}; " if criteria.file else ""
+        hint += f"for a run pinned in the history, write history:{Path(path).name}"
         raise ConfigError(what, code=code, file=path, expected=expected, hint=hint)
     name = f"the anchor {path if is_reference(path) else Path(path).name}"
     saved = only_one(as_results(path, None, None, {}), name.removeprefix("the "))
@@ -203,14 +202,14 @@ def _anchor(path: str, criteria: Criteria) -> Baseline:
 
 def only_one(results: list[Result], what: str) -> Result:
     if len(results) > 1:
-        said = f"the {what} holds {len(results)} systems: {', '.join(r.system for r in results)}"
+        said = f"the {what} has {len(results)} systems: {', '.join(r.system for r in results)}"
         hint = "pick one with --system" if what == "run" else "save one of them: karat eval … --system NAME -o FILE"
         raise ConfigError(said, code="several-systems", hint=hint)
     return results[0]
 
 
 def _separate_notes(criteria: Criteria, level: float) -> list[str]:
-    """Gates that look at the values of one attribute one by one; nobody corrects for how many there are."""
+    """Notes on gates that check the values of one attribute one by one, without a correction for their number."""
     groups: dict[tuple[str, str], int] = {}
     for gate_ in criteria.gates:
         if gate_.compares and gate_.on == "mean" and gate_.segment:
@@ -222,14 +221,14 @@ def _separate_notes(criteria: Criteria, level: float) -> list[str]:
         if chance > 1 - level:
             notes.append(
                 f"{many} gates check {metric} for one {attribute} each. If each fails by chance in "
-                f"{percent((1 - level) / 2)} of comparisons, at least one does in {percent(chance)}; one gate with "
-                f"`each: {attribute}` allows for that."
+                f"{percent((1 - level) / 2)} of comparisons, at least one does in {percent(chance)}. One gate with "
+                f"`each: {attribute}` corrects for that."
             )
     return notes
 
 
 def _age_note(baseline: Result, result: Result) -> list[str]:
-    """A baseline that nobody renewed for long may no longer be what runs in production."""
+    """A note on an old baseline, which may no longer be what runs in production."""
     days = [side.provenance.get("code_date") for side in (baseline, result)]
     try:
         before, now = (date.fromisoformat(str(day)) for day in days)

@@ -32,7 +32,7 @@ _EXTRAS = {
 
 
 class RepositoryFiles(msgspec.Struct, frozen=True):
-    """The files of a repository, as seen from its top. What is None was not found."""
+    """Files of a repository, relative to its root. None: not found."""
 
     gold: str | None
     other_golds: list[str]
@@ -56,7 +56,7 @@ def look_around(root: Path) -> RepositoryFiles:
 
 
 def _there(root: Path, names: Iterable[str]) -> Iterator[str]:
-    """Files with one of these names, those at the top first."""
+    """Files with one of these names, those in the root first."""
     known = list(names)
     for place in _PLACES:
         for name in known:
@@ -71,18 +71,18 @@ def _beir_folders(root: Path) -> Iterator[str]:
 
 
 def from_top(path: str, root: Path) -> str:
-    """A file that the command line names, as seen from the top of the repository; a workflow sees no other."""
+    """Return a path from the command line relative to the repository root, as a workflow needs it."""
     if not Path(path).exists():
         raise ConfigError("no such file", code="no-file", file=path)
     try:
         return Path(path).resolve().relative_to(root.resolve()).as_posix()
     except ValueError:
-        what, hint = "this file is not in the repository, and a workflow would not find it", "copy it there first"
+        what, hint = "this file is outside the repository, so a workflow would not find it", "copy it there first"
         raise ConfigError(what, code="outside-repository", file=path, hint=hint) from None
 
 
 class Workflow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a workflow says of a repository. Without anything: that of an empty one."""
+    """The settings of a workflow file. The defaults fit an empty repository."""
 
     host: str = "github"
     install: str = ""  # pinned; empty: to be filled in
@@ -93,7 +93,7 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True):
     corpus: str | None = None
     criteria: str = DEFAULT_FILES[0]
     gold_is_folder: bool = False
-    trust_config: bool = False  # the retriever is one that karat.yaml names, and runs code or asks a server
+    trust_config: bool = False  # the retriever is defined in karat.yaml and runs code or calls a server
 
     @property
     def name(self) -> str:
@@ -126,7 +126,7 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def needs_corpus(spec: str) -> bool:
-    """Whether a retriever searches texts that it must be given."""
+    """Whether a retriever needs a corpus to search."""
     kind = _kind(spec)
     return kind is not None and bool(kind.searches_corpus)
 
@@ -137,7 +137,7 @@ def extras_of(spec: str) -> list[str]:
 
 
 def _kind(spec: str) -> Any:
-    """The retriever that a text names, if it is one of Karat's own."""
+    """The built-in retriever that `spec` names, if any."""
     from karat.retrievers.base import REGISTRY
     from karat.retrievers.specs import YAML, parse
 
@@ -152,10 +152,10 @@ def template(name: str) -> str:
 
 
 def _pattern(path: str) -> str:
-    """A name as a pattern that means just this name."""
+    """A glob pattern that matches exactly this path."""
     return "".join(f"\\{c}" if c in "*?+[]!\\" else c for c in path)
 
 
 def quoted(text: str) -> str:
-    """Text as YAML, whatever is in it."""
+    """Text as a quoted YAML string."""
     return msgspec.json.encode(text).decode()

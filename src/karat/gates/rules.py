@@ -1,5 +1,7 @@
-"""When does a number pass: pure rules over estimates, in which higher is always better; and what they say in words that
-a reader who is no engineer understands."""
+"""Rules that decide whether a number passes, and the sentences that explain it to readers who are not engineers.
+
+The rules are pure functions over estimates in which higher is always better.
+"""
 
 from __future__ import annotations
 
@@ -18,39 +20,39 @@ _ROUNDING = 1e-9  # a mean of thirds that is 0.85 on paper may miss it in the la
 
 
 class GatedValue(msgspec.Struct, frozen=True):
-    """A number, its interval at any level, and how many queries stand behind it."""
+    """A number, its interval at any level, and the number of queries behind it."""
 
     value: float
     limits: Callable[[float], Limits]
     n: int
-    alike: bool = False  # the same on every query: its interval shrinks with their number, not with the root of it
-    certain: Callable[[float], bool] = lambda level: True  # of a difference: whether p bears the interval out
+    alike: bool = False  # the same on every query: the interval shrinks with n, not with its square root
+    certain: Callable[[float], bool] = lambda level: True  # for a difference: whether p confirms the interval
 
 
 class Ruling(msgspec.Struct, frozen=True):
-    """What a rule says, and how many queries would settle it where it cannot say."""
+    """The outcome of a rule and, if it is undecided, how many queries would settle it."""
 
     outcome: Outcome
-    certain: bool = True  # False: the value decides, and the interval does not bear it out
+    certain: bool = True  # False: the value decides, but the interval does not confirm it
     needed: int | None = None
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """How much worse something may get, and the share of the baseline's value that this is, if it was said as one."""
+    """How much worse something may get, and the share of the baseline's value if the limit was given as one."""
 
     most: float
     share: float | None = None
 
 
 class ConfidenceLevels(msgspec.Struct, frozen=True):
-    """How sure it must be that something passes, and that it fails: surer, where it is one of many looked at."""
+    """The confidence needed to pass and to fail. To fail, it is higher if the test is one of many."""
 
     passing: float
     failing: float
 
 
 def floor_on_mean(estimate: GatedValue, floor: float, levels: ConfidenceLevels) -> Ruling:
-    """The value decides; whether that is certain is said beside it."""
+    """The value decides; the ruling also says whether that is certain."""
     low, high = estimate.limits(levels.passing)
     straddles = low is None or high is None or low < floor <= high
     outcome: Outcome = "pass" if estimate.value >= floor - _ROUNDING else "fail"
@@ -94,7 +96,7 @@ def _settled(estimate: GatedValue, line: float, levels: ConfidenceLevels) -> int
 
 
 def _needed(estimate: GatedValue, line: float, level: float) -> int | None:
-    """Queries after which an interval around the same value would clear the line; None where it stands on it."""
+    """Number of queries at which an interval around the same value would clear the line; None if the value is on it."""
     low, high = estimate.limits(level)
     gap = abs(estimate.value - line)
     if low is None or high is None or gap < 1e-12:
@@ -104,7 +106,7 @@ def _needed(estimate: GatedValue, line: float, level: float) -> int | None:
 
 
 def failing_level(fails: Sequence[Callable[[float], bool]], level: float) -> float:
-    """How sure one of many tests must be to be named as failing, by Holm's procedure.
+    """The confidence that one of many tests needs to count as failing, by Holm's procedure.
 
     `fails[i](l)`: does test i fail with certainty l? Each failure found lowers the bar for the rest.
     """
@@ -120,33 +122,34 @@ def failing_level(fails: Sequence[Callable[[float], bool]], level: float) -> flo
 def floor_reason(
     metric: Metric, unit: str, value: float, limits: Limits, line: float, is_max: bool, on: str, ruling: Ruling
 ) -> str:
-    """One sentence: `recall@5 is 87.1%, at least 85.0% wanted.`"""
+    """Explain a floor: `recall@5 is 87.1% (83.2% to 90.4%); at least 85.0% is required.`"""
     low, high = limits
     near = (high if is_max else low) if on == "bound" else value
     digits = max(digits_apart(v, line, unit) for v in (value, near) if v is not None)
-    wanted = f"at {'most' if is_max else 'least'} {amount(line, unit, digits)} wanted"
+    line_text = amount(line, unit, digits)
+    wanted = f"at most {line_text} is allowed" if is_max else f"at least {line_text} is required"
     between = "" if low is None or high is None else f" ({amount(low, unit, digits)} to {amount(high, unit, digits)})"
-    said = f"{metric} is {amount(value, unit, digits)}{between}, {wanted}"
+    said = f"{metric} is {amount(value, unit, digits)}{between}; {wanted}."
     few = low is None or high is None
     if on == "mean":
-        why = "too few queries for an interval" if few else "the interval holds the limit"
-        return f"{said}." if ruling.certain else f"{said}; not certain, {why}{_settle(ruling)}."
-    proof = {"pass": "proven", "fail": "ruled out"}.get(ruling.outcome, "not proven")
-    return f"{said}: {proof}{', too few queries for an interval' if few else ''}{_settle(ruling)}."
+        why = "too few queries for an interval" if few else "the interval includes the limit"
+        return said if ruling.certain else f"{said} Not certain: {why}.{_settle(ruling)}"
+    proof = {"pass": "Proven", "fail": "Ruled out"}.get(ruling.outcome, "Not proven")
+    return f"{said} {proof}{': too few queries for an interval' if few else ''}.{_settle(ruling)}"
 
 
 def regression_reason(
     metric: Metric, unit: str, change: Difference, limit: Limit, on: str, ruling: Ruling, other: str | None = None
 ) -> str:
-    """One sentence: `recall@5 dropped from 87% to 81% (−6 pp, limit −3): …`; `other`: not the usual baseline."""
+    """Explain a change: `recall@5 dropped from 87% to 81% (−6 pp, limit −3): …`; `other`: not the usual baseline."""
     assert change.delta is not None
     assert change.baseline is not None
     assert change.candidate is not None
-    against = "" if other is None else f" against {other}"
+    against = "" if other is None else f" compared with {other}"
     falls = change.delta < 0
     worse = falls == (metric.direction == "higher")
     if abs(change.delta) < 1e-12:
-        said = f"{metric} stays at {amount(change.candidate, unit)}{against}"
+        said = f"{metric} stayed at {amount(change.candidate, unit)}{against}"
     else:
         digits = max(digits_apart(abs(change.delta), limit.most, unit), digits_apart(limit.most, 0.0, unit))
         allowed = f", limit {_limit(limit, falls, unit, digits)}" if worse else ""
@@ -155,7 +158,7 @@ def regression_reason(
             f"to {amount(change.candidate, unit)}{against} "
             f"({'−' if falls else '+'}{size(change.delta, unit, digits)}{allowed})"
         )
-    return f"{said}{_meaning(metric, ruling, on)}{_settle(ruling)}. {_queries(metric, change)}".rstrip()
+    return f"{said}{_meaning(metric, ruling, on)}.{_settle(ruling)}{_queries(change)}"
 
 
 def _limit(limit: Limit, falls: bool, unit: str, digits: int) -> str:
@@ -166,18 +169,15 @@ def _limit(limit: Limit, falls: bool, unit: str, digits: int) -> str:
 def _meaning(metric: Metric, ruling: Ruling, on: str) -> str:
     if ruling.outcome == "inconclusive":
         worse = "drop" if metric.direction == "higher" else "rise"
-        return ": could be chance" if on == "mean" else f": a {worse} over the limit is not ruled out"
+        return ": could be chance" if on == "mean" else f": a {worse} beyond the limit cannot be ruled out"
     return ": beyond chance" if ruling.outcome == "fail" else ""
 
 
-def _queries(metric: Metric, change: Difference) -> str:
+def _queries(change: Difference) -> str:
     if not change.wins and not change.losses:
         return ""
-    losses = counted(change.losses)
-    if metric.direction == "lower":
-        return f"{losses} got worse, {change.wins:,} better."
-    return f"{losses} lost, {change.wins:,} gained."
+    return f" {counted(change.losses)} got worse, {change.wins:,} got better."
 
 
 def _settle(ruling: Ruling) -> str:
-    return "" if ruling.needed is None else f"; about {rounded_up(ruling.needed):,} queries would settle it"
+    return "" if ruling.needed is None else f" About {rounded_up(ruling.needed):,} queries in total would settle it."

@@ -1,4 +1,4 @@
-"""Would these gates cry wolf: the user's own queries, drawn again and again, with nothing changed."""
+"""Measure false alarms of gates: resample the user's own queries many times with nothing changed."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from karat.scoring.collect import RunData
 from karat.statistics.special import normal_quantile
 
 ROUNDS = 200
-_RESAMPLES = 1_000  # behind an interval of one round: what a round is off averages out over all
+_RESAMPLES = 1_000  # per interval in one round: errors average out over the rounds
 _CAUGHT = 0.8
 _UNIT = "drawn together"
-_ALIKE = 0.5  # queries on which two versions score the same, where no baseline tells
+_ALIKE = 0.5  # share of queries on which two versions score the same, assumed if there is no baseline
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """One gate, on all queries or a segment, over all rounds in which nothing had changed."""
+    """Outcomes of one gate, on all queries or a segment, over rounds in which nothing had changed."""
 
     gate: str
     metric: str
@@ -65,16 +65,16 @@ class SelfTest(SavedObject, frozen=True, kw_only=True):
 def selftest(
     result: Result, criteria: Criteria, baseline: Result | None = None, rounds: int = ROUNDS, seed: int = 0
 ) -> SelfTest:
-    """How often each gate would block although nothing changed, and what drop it would have caught.
+    """Measure how often each gate would block although nothing changed, and what drop it would catch.
 
-    Each round draws the queries anew (conversations whole) and gives each query's two scores, of run and baseline, to
-    the two sides at random: so neither is better. Without a baseline the other version scores half of the queries as
-    the run does, and the rest as the run scores some other query.
+    Each round resamples the queries (whole conversations together) and assigns each query's two scores, of run and
+    baseline, to the two sides at random, so neither is better. Without a baseline the other version scores half of the
+    queries as the run does, and the rest as the run scores some other query.
     """
     if rounds < 20:
         raise ConfigError("too few rounds to count alarms", got=rounds, expected="20 or more")
     sides = _Sides.of(result, baseline)
-    # Without anchors: a fixed result cannot be drawn anew together with the queries.
+    # Without anchors: a fixed result cannot be resampled together with the queries.
     gates = [msgspec.structs.replace(gate, anchor=None) for gate in criteria.gates]
     tallies: dict[tuple[int, str | None], _Tally] = {}
     blocked = 0
@@ -99,7 +99,7 @@ def selftest(
 
 
 class _Sides(msgspec.Struct, frozen=True):
-    """Two versions on the same queries, ready to be drawn from."""
+    """Two versions on the same queries, to draw from."""
 
     result: Result
     after: Scores
@@ -147,7 +147,7 @@ class _Sides(msgspec.Struct, frozen=True):
         return one, other
 
     def _gold(self, at: Ints) -> Gold:
-        """The drawn queries, each with a name of its own, however often it was drawn."""
+        """The drawn queries, each with a unique name even if drawn several times."""
         size = len(at)
         return replace(
             self.result.gold,
@@ -179,12 +179,12 @@ class _Sides(msgspec.Struct, frozen=True):
 
 
 def _borrowed(own: Floats, other: Floats) -> Floats:
-    """Scores of other queries; on which queries a metric is defined stays as it is."""
+    """Scores of other queries. The metric stays defined on the same queries."""
     return np.where(np.isnan(own) | np.isnan(other), own, other)
 
 
 class _Tally(msgspec.Struct):
-    """What came out of one gate."""
+    """The outcomes of one gate."""
 
     gate: Gate
     outcomes: list[str] = []
@@ -221,7 +221,7 @@ class _Tally(msgspec.Struct):
         )
 
     def _caught(self, many: int, level: float) -> Iterable[float]:
-        """The drop that each part would fail in four of five rounds, by the spread that the rounds have shown."""
+        """The drop that each part would fail in four of five rounds, given the spread over the rounds."""
         sure, often = normal_quantile(1 - (1 - level) / many / 2), normal_quantile(_CAUGHT)
         gate = self.gate
         line = gate.max if gate.max is not None else gate.threshold
@@ -236,8 +236,8 @@ class _Tally(msgspec.Struct):
     def _caught_drop(self, most: float, sure: float, often: float) -> float:
         shares = self.gate.parsed.range == (0.0, 1.0)
         drop = 0.0
-        for _ in range(20):  # until it no longer changes
-            # A drop brings a spread of its own: some queries lose all, most lose nothing.
+        for _ in range(20):  # converges
+            # A drop adds spread: some queries lose everything, most lose nothing.
             own = drop * (1 - drop) / float(np.mean(self.queries)) if shares and drop < 1 else 0.0
             spread = math.sqrt(float(np.var(self.deltas)) + own)
             proof = (sure + often) * spread

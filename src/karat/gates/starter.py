@@ -1,4 +1,4 @@
-"""The first gates of a repository: what its gold set can be asked, with floors that a run of it reaches today."""
+"""The first gates of a repository: metrics that fit its gold set, with floors that a run reaches today."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from karat.gates.criteria import Gate
 from karat.results.numbers import counted
 from karat.results.result import Result
 
-_CUTOFFS = (10, 20, 50, 100)  # taken where the relevant items of a query do not fit into the default
+_CUTOFFS = (10, 20, 50, 100)  # used if the relevant items of a query do not fit into the default
 _FITS = 0.9  # recall that a perfect retriever must be able to reach
-_FLOOR, _SECOND, _FALSE = 0.8, 0.6, 0.5  # where no run tells what is usual
+_FLOOR, _SECOND, _FALSE = 0.8, 0.6, 0.5  # without a run to measure
 _LOSS, _SOFT_LOSS = 0.03, 0.05
-_VALUES, _PER_VALUE = (2, 12), 10  # of a tag that is worth a gate, and queries of each
+_VALUES, _PER_VALUE = (2, 12), 10  # number of values of a tag that gets a gate, and queries per value
 _FIRST_TAG = ("language", "lang", "locale", "topic", "category", "type")
 
 
 class GoldFacts(msgspec.Struct, frozen=True):
-    """What a gold set can be asked."""
+    """What a gold set contains."""
 
     queries: int
     items: bool  # some query has a relevant item or passage
-    graded: bool  # there is more than one grade above 0
+    graded: bool  # more than one grade above 0
     evidence: int  # queries with evidence texts
-    answers: int  # queries with an answer that may stand in a text
+    answers: int  # queries with an answer that a text may contain
     no_answer: int
     own_k: int  # queries with a cutoff of their own
     k: int  # the cutoff of gates
-    ceiling: float  # the best recall that a retriever can reach there
-    texts: bool  # every query says what is asked
-    tag: str | None  # the attribute of which each value gets a gate
+    ceiling: float  # the best recall that a retriever can reach at that cutoff
+    texts: bool  # every query has a text
+    tag: str | None  # the attribute whose values each get a gate
 
     def described(self) -> str:
-        """One line."""
+        """Describe the gold set in one line."""
         parts = [counted(self.queries), "graded" if self.graded else "not graded" if self.items else ""]
         parts.append(f"{self.evidence:,} with evidence texts" if self.evidence else "")
         parts.append(f"{self.no_answer:,} without an answer" if self.no_answer else "")
@@ -87,7 +87,7 @@ def _said(values: list[Any] | None) -> int:
 
 
 def _tag(gold: Gold) -> str | None:
-    """An attribute with a few values, each of many queries."""
+    """An attribute with a few values and many queries per value."""
     fitting = []
     for name, values in gold.tags.items():
         if any(isinstance(value, (list, dict)) for value in values):
@@ -101,7 +101,7 @@ def _tag(gold: Gold) -> str | None:
 
 
 def starter_metrics(facts: GoldFacts) -> list[str]:
-    """All that the first gates may ask for."""
+    """All metrics that the first gates may use."""
     return list(dict.fromkeys(str(entry.gate.metric) for entry in _gates(facts, texts=True)))
 
 
@@ -117,26 +117,26 @@ def starter_gates(facts: GoldFacts, measured: Result | None = None) -> list[Star
 
 
 def _gates(facts: GoldFacts, *, texts: bool) -> Iterator[StarterGate]:
-    """`texts`: whether hits are known to have texts, which evidence beside ids asks for."""
+    """`texts`: whether hits are known to have texts, which evidence needs in addition to ids."""
     at = "" if facts.own_k else f"@{facts.k}"
     first = f"among the first {facts.k}" if not facts.own_k else "among the first k, the query's own"
     main = None
     if facts.items:
         main = f"recall{at}"
         floor = min(_FLOOR, math.floor(_FLOOR * facts.ceiling * 100) / 100)
-        why = f"Of the passages that answer a question, how many stand {first}."
+        why = f"How many of the passages that answer a question are {first}."
         if facts.ceiling < 1:
             why += f" No retriever can reach more than {facts.ceiling:.2f} on this gold set."
         yield StarterGate(why, Gate(metric=main, threshold=floor, regression_max=_LOSS))
         if facts.graded:
-            why = "Whether the best passages come first: nDCG, which goes by the grades."
+            why = "Whether the best passages come first: nDCG, which uses the grades."
             yield StarterGate(why, _soft(f"ndcg{at}", threshold=_SECOND))
         else:
             why = "How early the first good passage comes: 1 is first, 0.5 second."
             yield StarterGate(why, _soft("mrr", threshold=_SECOND))
     if facts.evidence:
         name = f"evidence_recall@{facts.k}"
-        why = f"Of the evidence texts, how many some hit {first} covers. Needs the texts of the hits."
+        why = f"How many of the evidence texts are covered by a hit {first}. Needs the texts of the hits."
         if main is None:
             main = name
             yield StarterGate(why, Gate(metric=name, threshold=_FLOOR, regression_max=_LOSS))
@@ -144,10 +144,10 @@ def _gates(facts: GoldFacts, *, texts: bool) -> Iterator[StarterGate]:
             yield StarterGate(why, _soft(name, threshold=_FLOOR))
     if main is None and facts.answers:
         main = f"answer_containment@{facts.k}"
-        why = f"Whether the answer stands in the text of a hit {first}. Needs the texts of the hits."
+        why = f"Whether the text of a hit {first} contains the answer. Needs the texts of the hits."
         yield StarterGate(why, Gate(metric=main, threshold=_FLOOR, regression_max=_LOSS))
     if main is not None and facts.tag is not None:
-        why = f"An average hides a part that got worse: every {facts.tag} by itself, against the baseline."
+        why = f"An average can hide a group that got worse: each {facts.tag} compared with the baseline."
         yield StarterGate(why, Gate(name=f"by {facts.tag}", metric=main, each=facts.tag, regression_max=_SOFT_LOSS))
     if facts.no_answer:
         why = "Questions without an answer should get no hits. A retriever without a score threshold reaches 1."
@@ -159,7 +159,7 @@ def _soft(metric: str, *, threshold: float | None = None, max: float | None = No
 
 
 def _set_by(entry: StarterGate, measured: Result) -> StarterGate:
-    """The same gate with its limit at the near end of what the run reaches, so that noise alone does not fail it."""
+    """The same gate with its limit at the near end of the run's interval, so that noise alone does not fail it."""
     gate, row = entry.gate, measured.row(entry.gate.parsed)
     if row.mean is None or (gate.threshold is None and gate.max is None):
         return entry
@@ -169,31 +169,31 @@ def _set_by(entry: StarterGate, measured: Result) -> StarterGate:
         return StarterGate(why, msgspec.structs.replace(gate, threshold=math.floor(low * 100) / 100))
     high = row.mean if row.high is None else row.high
     most = math.ceil(high * 100) / 100
-    return StarterGate(why, msgspec.structs.replace(gate, max=most if most < 1 else None))  # 1 holds always
+    return StarterGate(why, msgspec.structs.replace(gate, max=most if most < 1 else None))  # 1 always holds
 
 
 _HEAD = """\
 # yaml-language-server: $schema=ship-criteria.schema.json
-# What must hold before a change of the retriever may ship: `karat gate` checks it.
+# What a change to the retriever must meet to ship. `karat gate` checks it.
 # Written by `karat init` for {gold}: {facts}.
 # {floors}
-# `karat gate selftest` tells how often these gates would fail by chance on your queries, `karat eval power` which drops
-# they can show.
-# `severity: error` blocks the merge, `warning` only tells. A drop that could be chance warns.
+# `karat gate selftest` shows how often these gates would fail by chance on your queries, `karat eval power` which drops
+# they can detect.
+# `severity: error` blocks the merge, `warning` only reports. A drop that could be chance is a warning.
 gates:
 """
 _GUESSED = "The floors are a guess. Measure first (`karat eval`), then set them a little below what you have today."
 _MEASURED = "The floors are a little below what {run} reaches."
 _IDEAS = """
-  # Ideas. Take the `#` away to use them.
+  # Ideas. Remove the `#` to use them.
   # - metric: {main}
   #   threshold: {floor}
-  #   on: bound # not the average: the lower end of its interval must reach it, so it is proven and not lucky
-  #   min_queries: 100 # fewer cannot be judged
+  #   on: bound # the lower end of the interval, not the average, must reach it: proven, not lucky
+  #   min_queries: 100 # with fewer, the verdict is invalid
   # - metric: latency_p90(stage=retrieve) # milliseconds; needs `latency_ms` in the run
   #   max: 200
 {more}
-# A second baseline, saved at the last release, so that many small drops cannot add up unseen:
+# A second baseline, saved at the last release, so that many small drops cannot add up unnoticed:
 # anchor: release.json
 """
 
@@ -226,7 +226,7 @@ def _one_line(text: str) -> str:
 
 
 def _yaml(value: Any) -> str:
-    """A value as YAML reads it back: words as they are, what could be mistaken in quotes."""
+    """A value as YAML: plain words as they are, anything ambiguous in quotes."""
     if not isinstance(value, str):
         return str(value)
     plain = all(c.isalnum() or c in "_@ " for c in value) and value[:1].isalpha()

@@ -1,4 +1,4 @@
-"""What gates say, as it is saved."""
+"""The saved form of gate verdicts."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from karat.results.saved import SegmentRow
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """One condition of a gate: its floor, or its regression against one baseline."""
+    """One condition of a gate: its floor, or its regression limit against one baseline."""
 
     kind: Literal["floor", "regression", "queries", "data"]
     outcome: Outcome | Literal["not checked"]
     reason: str
     certain: bool = True
-    needed: int | None = None  # queries that would settle it
+    needed: int | None = None  # queries in total that would settle it
     baseline: str | None = None
     difference: Difference | None = None
 
 
 class GateVerdict(msgspec.Struct, frozen=True):
-    """What one gate says, on one group of queries."""
+    """The verdict of one gate on one group of queries."""
 
     gate: str
     metric: str
@@ -42,16 +42,16 @@ class GateVerdict(msgspec.Struct, frozen=True):
     n: int
     unit: str
     parts: list[Condition]
-    file: str | None = None  # where the gate is written
+    file: str | None = None  # where the gate is defined
     line: int | None = None
-    limit: float | None = None  # the least, or the most, that the value may be
+    limit: float | None = None  # the minimum or maximum allowed value
 
 
 class Verdicts(SavedObject, frozen=True, kw_only=True):
-    """What `karat gate` saves. True where the run may ship, so that a test is `assert karat.gate(…)`."""
+    """What `karat gate` saves. True if the run may ship, so a test is `assert karat.gate(…)`."""
 
     schema: Literal["karat/gates/1"] = "karat/gates/1"
-    outcome: Outcome  # of all gates: the worst that blocks
+    outcome: Outcome  # of all gates: the worst one that blocks
     exit_code: int
     run: str
     baseline: str | None
@@ -62,7 +62,7 @@ class Verdicts(SavedObject, frozen=True, kw_only=True):
     verdicts: list[GateVerdict]
     notes: list[str]
     comparison: Comparison | None = None  # with the baseline, by tag and with the queries that changed most
-    segments: list[SegmentRow] = []  # by tag, where there is no baseline
+    segments: list[SegmentRow] = []  # by tag, if there is no baseline
 
     def __bool__(self) -> bool:
         return self.exit_code == 0

@@ -1,4 +1,4 @@
-"""VERDICTS: every gate against a result and its baselines."""
+"""Judge gates against a result and its baselines."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _WORST: tuple[Outcome, ...] = ("invalid", "fail", "inconclusive", "pass")
 
 
 class Baseline(msgspec.Struct, frozen=True):
-    """A result to compare with: the usual baseline, or an anchor that a slow slide cannot move."""
+    """A result to compare with: the usual baseline, or an anchor that stays fixed while the baseline moves."""
 
     name: str
     result: Result
 
 
 class GateJudge(msgspec.Struct):
-    """One result with its baselines, ready for any gate."""
+    """Judges gates on one result and its baselines."""
 
     result: Result
     baseline: Baseline | None = None
     anchors: dict[str, Baseline] = {}
     max_missing: float = 0.1
-    _known: dict[tuple[Any, ...], Any] = {}  # what was drawn need not be again
+    _known: dict[tuple[Any, ...], Any] = {}  # resampling results by their inputs
 
     def verdicts(self, criteria: Criteria) -> list[GateVerdict]:
         found: list[GateVerdict] = []
@@ -53,7 +53,7 @@ class GateJudge(msgspec.Struct):
             file = criteria.file if line else None
             try:
                 verdicts = self.judge(gate)
-            except ConfigError as error:  # what only the gold set can tell, such as an attribute that it lacks
+            except ConfigError as error:  # found only with the gold set, such as a missing attribute
                 if error.file is None:
                     error.file, error.line = file, line
                 raise
@@ -61,7 +61,7 @@ class GateJudge(msgspec.Struct):
         return found
 
     def judge(self, gate: Gate) -> list[GateVerdict]:
-        """One verdict, or one for each value of the attribute that the gate goes by."""
+        """Return one verdict, or one per value of the gate's `each` attribute."""
         if gate.labels == "judge":
             return [self._by_judge(gate)]
         if gate.each is None:
@@ -71,17 +71,17 @@ class GateJudge(msgspec.Struct):
             levels = dict.fromkeys(_KINDS, ConfidenceLevels(self.level, self.level))
             return [self._verdict(gate, _label(gate), places, levels)]
         groups, levels = self.result.groups(gate.each), {}
-        # Passing needs no correction, for all must pass; to be named as failing, one of many must be surely bad. A
-        # floor on the mean goes by each value's mean, as it does for a single segment.
+        # Passing needs no correction, because all must pass. Failing does: one of many fails by chance more often. A
+        # floor on the mean uses each value's mean, as for a single segment.
         usable = [at for _, at in groups if self._unusable(gate, at) is None]
-        for kind in _KINDS:  # a missed floor is no evidence of a regression elsewhere
+        for kind in _KINDS:  # corrected separately: a missed floor says nothing about regressions
             by_chance = kind == "regression" or gate.on == "bound"
             tests = [partial(self._fails, gate, at, kind) for at in usable] if by_chance else []
             levels[kind] = ConfidenceLevels(self.level, rules.failing_level(tests, self.level))
         return [self._verdict(gate, f"{gate.each} {value}", at, levels) for value, at in groups]
 
     def _by_judge(self, gate: Gate) -> GateVerdict:
-        """By the estimate from a judge's labels, with the interval that people's labels give it."""
+        """Judge by the estimate from judge labels, with the interval that human labels give it."""
         from karat.gates.by_judge import judge_estimate
 
         metric, line = gate.parsed, gate.threshold
@@ -96,7 +96,7 @@ class GateJudge(msgspec.Struct):
         limits = (found.low, found.high)
         ruling = replace(rule(GatedValue(found.value, lambda _: limits, found.n), line, levels), needed=None)
         reason = rules.floor_reason(metric, self._unit(metric), found.value, limits, line, False, gate.on, ruling)
-        reason = f"By the judge's labels, corrected by people's: {reason}"
+        reason = f"Estimated from judge labels, corrected with human labels: {reason}"
         reason = " ".join([reason, *found.warnings])
         parts = [Condition("floor", ruling.outcome, reason, ruling.certain)]
         verdict = self._said(gate, None, ruling.outcome, reason, found.n, parts)
@@ -122,7 +122,7 @@ class GateJudge(msgspec.Struct):
             return self._said(gate, segment, "invalid", unusable, n)
         parts = self._parts(gate, at, levels)
         outcome = _worst(parts)
-        few = f" Too few to judge by: {counted(n)}." if n < FEW else ""
+        few = f" Only {counted(n)}: too few to rely on." if n < FEW else ""
         reason = " ".join(p.reason for p in sorted(parts, key=_gravity)) + few
         limit = gate.threshold if gate.max is None else gate.max
         found = self._said(gate, segment, outcome, reason, n, parts)
@@ -163,11 +163,11 @@ class GateJudge(msgspec.Struct):
     def _regression(self, gate: Gate, at: Ints, levels: ConfidenceLevels, side: Baseline) -> Condition:
         metric = gate.parsed
         if not self._shared(side, at):
-            reason = f"The baseline has none of these queries for {metric}."
+            reason = "The baseline has none of these queries."
             return Condition("regression", "invalid", reason, baseline=side.name)
         shown = self._difference(side, metric, at, self.level)
         if shown.delta is None or shown.baseline is None:
-            reason = f"{metric} is undefined on every query that both have."
+            reason = f"{metric} is undefined for every query that both runs have."
             return Condition("regression", "invalid", reason, baseline=side.name)
         sign, most = 1.0 if metric.direction == "higher" else -1.0, gate.most(shown.baseline)
 
@@ -181,7 +181,7 @@ class GateJudge(msgspec.Struct):
 
         alike = shown.wins == shown.losses == 0
         if alike and self._same_rankings(side, metric, at):
-            ruling = Ruling("pass")  # nothing changed: nothing to prove
+            ruling = Ruling("pass")  # nothing changed
         else:
             rule = rules.regression_on_mean if gate.on == "mean" else rules.regression_on_bound
             ruling = rule(GatedValue(sign * shown.delta, limits, shown.n, alike, certain), most, levels)
@@ -205,10 +205,10 @@ class GateJudge(msgspec.Struct):
         return cast(Difference, self._known[key])
 
     def _proof(self, side: Baseline, metric: Metric, at: Ints, level: float, seen: Limits) -> Limits:
-        """Limits that a proof goes by: those that are shown, or wider ones where few queries differ.
+        """Limits used for a proof: those that are shown, or wider ones where few queries differ.
 
-        Beside the shown interval each end is a one-sided bound that errs in at most 1 − level of all cases: the
-        default interval of 50 queries without any loss ends at −4.4 points, and a true drop of 4.5 shows none in 10 %.
+        Each end is also a one-sided bound that is wrong in at most 1 − level of all cases. The default interval is not
+        enough: for 50 queries without any loss it ends at −4.4 points, but a true drop of 4.5 shows no loss in 10 %.
         """
         key = ("proof", side.name, str(metric), at.tobytes(), level)
         if key not in self._known:
@@ -225,7 +225,7 @@ class GateJudge(msgspec.Struct):
         return self.result.sampling.replace(level=level)
 
     def _shared(self, side: Baseline, at: Ints) -> list[tuple[int, int]]:
-        """Places, in the baseline and here, of those of the queries that both have, in the baseline's order."""
+        """Places of the shared queries in the baseline and in the result, in the baseline's order."""
         place = {self.result.queries[i]: i for i in at.tolist()}
         had = (i for i, query in enumerate(side.result.queries) if query not in side.result.missing)
         return [(i, place[side.result.queries[i]]) for i in had if side.result.queries[i] in place]
@@ -238,12 +238,12 @@ class GateJudge(msgspec.Struct):
         return Paired(replace(before, weights=after.weights | before.weights, clusters=after.clusters), after)
 
     def _places(self, gate: Gate) -> Ints | str:
-        """The queries that a gate looks at, or what is wrong with its segment."""
+        """The gate's queries, or what is wrong with its segment."""
         keep = np.ones(len(self.result.rows), np.bool_)
         for name, value in (gate.segment or {}).items():
             groups = dict(self.result.groups(name))
             wanted = label_text(value)
-            if wanted not in groups:  # as text a truth value has no type
+            if wanted not in groups:  # a boolean given as text
                 wanted = {"true": "yes", "false": "no"}.get(wanted.lower(), wanted)
             inside = np.zeros(len(keep), np.bool_)
             inside[groups.get(wanted, np.zeros(0, np.int64))] = True
@@ -260,14 +260,14 @@ class GateJudge(msgspec.Struct):
         return self.result.columns
 
     def _unusable(self, gate: Gate, at: Ints) -> str | None:
-        """Why these queries cannot be judged."""
+        """Why these queries cannot be judged, or None if they can."""
         n = _count(self._scores(gate.parsed).select(at), gate.parsed)
         if n == 0:
             instead = self.result.counterpart(gate.parsed)
-            text = f" The gold set has evidence texts: {instead} goes by them." if instead else ""
-            return f"{gate.parsed} is undefined on every query{self._reason(gate.parsed)}.{text}"
+            text = f" The gold set has evidence texts: use {instead}." if instead else ""
+            return f"{gate.parsed} is undefined for every query{self._reason(gate.parsed)}.{text}"
         if gate.min_queries is not None and n < gate.min_queries:
-            return f"Only {counted(n)}, and the gate asks for {gate.min_queries}."
+            return f"Only {counted(n)}; the gate requires {gate.min_queries}."
         if "prices" in gate.parsed.needs and (unknown := self._unpriced()):
             return unknown
         for name, result in self._lists(gate):
@@ -278,19 +278,19 @@ class GateJudge(msgspec.Struct):
         return None
 
     def _reason(self, metric: Metric) -> str:
-        """Which data a metric lacks, where the audit knows it."""
+        """Which data the metric is missing, if the audit recorded it."""
         noted = (text for entry in self.result.audit if entry.code == "no_data" for text in entry.examples)
         return next((text.removeprefix(str(metric)) for text in noted if text.startswith(f"{metric}: ")), "")
 
     def _unpriced(self) -> str | None:
-        """A cost that is known of some queries only may not pass a gate."""
+        """Why a cost gate cannot pass: the cost of some queries is unknown."""
         entry = next((entry for entry in self.result.audit if entry.code == "unpriced_queries"), None)
         if entry is None:
             return None
-        return f"The cost of {counted(entry.count)} is not known: {', '.join(entry.examples)}."
+        return f"The cost of {counted(entry.count)} is unknown: {', '.join(entry.examples)}."
 
     def _lists(self, gate: Gate) -> Iterator[tuple[str, Result]]:
-        """The results that a gate hangs on: what a baseline lacks would look like a gain."""
+        """The results that a gate depends on. Queries missing from a baseline would look like a gain."""
         yield "The run", self.result
         if gate.compares and self.baseline is not None:
             yield "The baseline", self.baseline.result
@@ -306,7 +306,7 @@ class GateJudge(msgspec.Struct):
         n: int,
         parts: list[Condition] | None = None,
     ) -> GateVerdict:
-        """A verdict without its numbers; without parts: the data do not allow one."""
+        """A verdict without numbers. Without parts, the data do not allow a verdict."""
         return GateVerdict(
             gate=gate.title,
             metric=str(gate.parsed),
@@ -332,7 +332,7 @@ _NOT_CHECKED = Condition(
 
 
 def overall(verdicts: Sequence[GateVerdict]) -> tuple[Outcome, int]:
-    """The one word and the exit code: 0 may ship, 1 may not, 2 Karat could not judge."""
+    """The overall outcome and the exit code: 0 may ship, 1 may not ship, 2 could not be judged."""
     if any(v.outcome == "invalid" for v in verdicts):
         return "invalid", 2
     if any(v.blocks for v in verdicts):
@@ -343,21 +343,21 @@ def overall(verdicts: Sequence[GateVerdict]) -> tuple[Outcome, int]:
 def _require(metric: Metric, result: Result, name: str) -> None:
     if str(metric) not in result.values:
         hint = f"it has {', '.join(result.values)}; save it again with -m {metric}"
-        raise ConfigError(f"{name} lacks {metric}", code="missing-metric", hint=hint)
+        raise ConfigError(f"{name} has no {metric}", code="missing-metric", hint=hint)
 
 
 def _lacking(name: str, result: Result, allowed: float) -> str:
-    """An outage is not quality: what failed, with the first error, or what is missing."""
+    """Say what failed, with the first error, or how many queries are missing."""
     failed = next((entry for entry in result.audit if entry.code == "failed_queries"), None)
     if failed is None:
         share = f"{result.missing_share:.1%}"
-        return f"{name} lacks {share} of the gold set's queries; {allowed:.1%} are allowed."
-    error = failed.examples[0].partition(": ")[2] if failed.examples else "no reason is logged"
+        return f"{name} is missing {share} of the gold set's queries; at most {allowed:.1%} is allowed."
+    error = failed.examples[0].partition(": ")[2] if failed.examples else "no error was logged"
     said = f"{failed.count:,} of {counted(len(result.rows))} failed: {error}"
     missing = result.audit["missing_queries"] + result.audit["missing_skipped"]
-    more = f" {missing:,} more are missing." if missing else ""
+    more = f" {missing:,} more {'is' if missing == 1 else 'are'} missing." if missing else ""
     start = "" if name == "The run" else f"{name}: "
-    return f"{start}{said.rstrip('.')}.{more} {allowed:.1%} are allowed."
+    return f"{start}{said.rstrip('.')}.{more} At most {allowed:.1%} is allowed."
 
 
 def _gravity(part: Condition) -> int:
@@ -388,7 +388,7 @@ def _count(scores: Scores, metric: Metric) -> int:
 
 
 def _wider(one: Limits, other: Limits) -> Limits:
-    """The outer ends of both; none where either has none."""
+    """The outer ends of both; none if any end is unknown."""
     ends = [*one, *other]
     known = [end for end in ends if end is not None]
     return (min(known), max(known)) if len(known) == len(ends) else (None, None)

@@ -1,4 +1,4 @@
-"""Labels: which pairs of query and passage to judge, what people and models said of them, and how far they agree."""
+"""Labels: pairs of query and passage to judge, labels by humans and models, and their agreement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far annotators agree, and one label for each pair out of several."""
+"""Agreement between annotators, and one label per pair from several."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Measure = Literal["cohen", "fleiss"]
 
 
 class Annotator(msgspec.Struct, frozen=True):
-    """One who labelled, and how much."""
+    """One annotator and their number of labels."""
 
     name: str
     kind: Kind
@@ -30,7 +30,7 @@ class Annotator(msgspec.Struct, frozen=True):
 
 
 class KappaRow(msgspec.Struct, frozen=True):
-    """Agreement of some annotators on the pairs that they share; kappa is null where it is not defined."""
+    """Agreement of some annotators on the pairs that they share; kappa is null if undefined."""
 
     annotators: list[str]
     measure: Measure
@@ -40,7 +40,7 @@ class KappaRow(msgspec.Struct, frozen=True):
     kappa: float | None
     low: float | None
     high: float | None
-    inverted: bool = False  # surely: they agree less than chance would have it
+    inverted: bool = False  # beyond noise: they agree less often than by chance
 
 
 class Conflict(msgspec.Struct, frozen=True):
@@ -52,21 +52,21 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Agreement(SavedObject, frozen=True, kw_only=True):
-    """What `karat labels agree` says."""
+    """What `karat labels agree` saves."""
 
     schema: Literal["karat/agreement/1"] = "karat/agreement/1"
     files: list[str]
     annotators: list[Annotator]
-    pairs: int  # that have a grade
-    shared: int  # that have grades of two or more annotators
-    repeated: int  # lines that said again what stood there already
+    pairs: int  # with a grade
+    shared: int  # with grades by two or more annotators
+    repeated: int  # lines that repeat an earlier label
     kappas: list[KappaRow]
-    conflicts: list[Conflict]  # the widest apart first
+    conflicts: list[Conflict]  # largest difference first
     level: float
 
 
 def find_agreement(labels: Labels, sampling: Sampling | None = None) -> Agreement:
-    """Cohen's kappa of every two annotators, Fleiss' kappa of all where there are more than two, and the conflicts."""
+    """Cohen's kappa for each pair of annotators, Fleiss' kappa for all if more than two, and the conflicts."""
     sampling = sampling or Sampling()
     by_pair = {key: {label.annotator: label.grade or 0.0 for label in of} for key, of in labels.by_pair().items()}
     shared = {key: grades for key, grades in by_pair.items() if len(grades) > 1}
@@ -95,7 +95,7 @@ def _conflicts(shared: dict[Key, dict[str, float]]) -> list[Conflict]:
 
 
 def _kappas(names: list[str], shared: dict[Key, dict[str, float]], sampling: Sampling) -> list[KappaRow]:
-    """Of the grades and, where they say more than that, of relevant or not."""
+    """Kappas of the grades and, if there are more than two grades, of relevant or not."""
     groups: list[tuple[Measure, list[str], dict[Key, dict[str, float]]]] = [
         ("cohen", list(two), {key: grades for key, grades in shared.items() if all(name in grades for name in two)})
         for two in combinations(names, 2)
@@ -132,10 +132,10 @@ def _row(
 
 
 def settle(labels: Labels, adjudicator: str | None = None) -> list[Label]:
-    """One label a pair: the adjudicator's; else the grade of more than half of those who gave one; else none, with the
-    conflict as its reason. Where people have labelled a pair, models have no say in it."""
+    """One label per pair: the adjudicator's, else the majority's, else no grade, with the conflict as its reason. If
+    humans labelled a pair, labels by models do not count."""
     if adjudicator is not None and adjudicator not in labels.annotators:
-        what, hint = f"nobody called {adjudicator!r} has labelled", did_you_mean(adjudicator, labels.annotators)
+        what, hint = f"no labels by {adjudicator!r}", did_you_mean(adjudicator, labels.annotators)
         raise ConfigError(what, code="unknown-annotator", hint=hint)
     by_pair: dict[Key, list[Label]] = {}
     for label in labels:
@@ -144,7 +144,7 @@ def settle(labels: Labels, adjudicator: str | None = None) -> list[Label]:
 
 
 def _one(labels: list[Label], adjudicator: str | None) -> Label:
-    """The graded labels of people count, else those of models, else one that says why there is none."""
+    """The settled label: from graded human labels, else from those by models, else one that says why there is none."""
     graded = [label for label in labels if label.grade is not None]
     labels = [label for label in graded if label.kind == "human"] or graded or labels[:1]
     if len(labels) == 1:

@@ -1,4 +1,4 @@
-"""A judge held against people: how often it is right, what its labels are worth once corrected, what to label next."""
+"""Calibrate a judge with human labels: how often it is right, corrected estimates, and what to label next."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ from karat.statistics.sampling import Sampling
 WIDTH = 0.1
 _JUDGE: Kind = "judge"
 _HUMAN: Kind = "human"
-_NEXT = 1000  # pairs that are named at most
+_NEXT = 1000  # most pairs that are listed
 
 
 class _Pairs(msgspec.Struct, frozen=True, dict=True):
-    """Pairs that the judge labelled, and what people say of some of them."""
+    """Pairs that the judge labelled, with human labels for some of them."""
 
     judge: dict[Named, float]
     human: dict[Named, float]
@@ -116,17 +116,17 @@ def calibrate(
     doc_of: str = "#",
     highest: float = HIGHEST,
 ) -> Calibration:
-    """Hold the labels of a judge against those of people for some of the same pairs.
+    """Compare judge labels with human labels for some of the same pairs.
 
     Both are files, what `judge_pool` returned, or lists of labels: `{query_id, chunk_id, grade, annotator}`.
     `gold` with `segments`: also by segments of the queries; `runs` (with `gold`) or `pool`: also by system. Runs get
-    precision@k and RBP as people would have labelled all of their hits. `rel`: lowest grade that counts as relevant
-    (default: any above 0); `width`: wanted width of the interval of the corrected share.
+    precision@k and RBP as if humans had labelled all of their hits. `rel`: lowest grade that counts as relevant
+    (default: any above 0); `width`: target width of the interval of the corrected share.
     """
     if not 0 < width < 1:
-        raise ConfigError("the wanted width is a share, above 0 and under 1", got=width, expected="such as 0.1")
+        raise ConfigError("the target width must be between 0 and 1", got=width, expected="such as 0.1")
     if (runs or segments) and gold is None:
-        raise ConfigError("runs and segments need a gold set", code="no-gold", hint="give it with --gold")
+        raise ConfigError("runs and segments need a gold set", code="no-gold", hint="pass it with --gold")
     labels, people = (
         labels_of(kind, x, highest=highest) if isinstance(x, (str, PathLike)) else as_labels(x, name, highest)
         for x, kind, name in ((judge, _JUDGE, "the judge's labels"), (human, _HUMAN, "people's labels"))
@@ -176,10 +176,10 @@ def _refuse_one_answer(pairs: _Pairs, file: str) -> None:
     said = relevance(np.array(list(pairs.judge.values())), pairs.rel)
     if said.all() or not said.any():
         raise InputError(
-            f"the judge calls every pair {'relevant' if said.all() else 'irrelevant'}: nothing can be learnt from that",
+            f"the judge calls every pair {'relevant' if said.all() else 'irrelevant'}, so its labels are useless",
             code="one-sided-judge",
             file=file,
-            hint="look at its labels, then try another prompt or model; the labels of people alone say as much",
+            hint="check its labels, then try another prompt or model, or use the human labels alone",
         )
 
 
@@ -210,7 +210,7 @@ def _rate(found: CalibratedValue) -> Rate:
 
 
 def _by_people(strata: Strata, sampling: Sampling) -> CalibratedValue:
-    """As if they were a plain sample of the pairs of their queries."""
+    """The share from human labels alone, as if they were a simple sample of the pairs of their queries."""
     relevant, labelled = strata.relevant.sum(axis=1), strata.labelled.sum(axis=1)
     at = np.flatnonzero(labelled)
     return post_stratified(relevant[at], labelled[at], no_strata(len(at)), sampling)
@@ -289,7 +289,7 @@ def _metrics(result: Result) -> list[CorrectedMetric]:
 
 
 def _plan(pairs: _Pairs, width: float) -> tuple[int | None, list[NextPair]]:
-    """How many labels in all, and which pairs next: those of the strata that help most, in random order."""
+    """How many labels in total, and which pairs next: those of the strata that help most, in random order."""
     strata, judged = pairs.strata, pairs.judged
     at = strata.place[judged.grade]
     level = pairs.sampling.level
@@ -316,38 +316,39 @@ def _notes(labels: Labels, people: Labels, pairs: _Pairs, overall: JudgeRates) -
     if overall.kappa.value is None:
         said = relevance(np.array([pairs.judge[pair] for pair in pairs.shared]), pairs.rel)
         which = "irrelevant" if said.all() else "relevant"
-        notes.append(f"People gave no label to pairs that the judge calls {which}: nothing can be said of the whole.")
+        notes.append(f"No pair that the judge calls {which} has a human label, so there is no overall estimate.")
     missing = len(labels) - len(labels.graded())
     if missing:
         notes.append(f"Pairs on which the judge failed, left out: {missing:,}.")
     conflicts = sum((label.reason or "").startswith(CONFLICT) for label in settle(people))
     if conflicts:
         notes.append(
-            f"Pairs on which people disagree, left out: {conflicts:,}. `karat labels agree` lists and settles them."
+            f"Pairs on which humans disagree, left out: {conflicts:,}. `karat labels agree` lists and settles them."
         )
     alone = len(pairs.human) - len(pairs.shared)
     if alone:
-        notes.append(f"Pairs that people labelled and the judge did not, left out: {alone:,}.")
+        notes.append(f"Pairs with a human label but no judge label, left out: {alone:,}.")
     sensitivity, specificity = overall.sensitivity.value, overall.specificity.value
     if overall.kappa.value is not None and (sensitivity is None or specificity is None):
         notes.append(
-            "People called all of the shared pairs relevant, or none: one of the judge's errors cannot be seen."
+            "The human labels of the shared pairs are all relevant or all irrelevant, so one of the judge's error "
+            "rates is unknown."
         )
     if overall.inverted:
         notes.append(
-            "This judge is inverted: it calls relevant what people call irrelevant. Is its scale, or the prompt, the "
-            "wrong way round? Its labels must not be used as they are."
+            "This judge is inverted: it calls relevant what humans call irrelevant. Check its scale and its prompt. Do "
+            "not use its labels as they are."
         )
     elif sensitivity is not None and specificity is not None and sensitivity + specificity - 1 < LEAST_YOUDEN:
         notes.append(
-            f"Sensitivity + specificity − 1 is {sensitivity + specificity - 1:.2f}, under {LEAST_YOUDEN}: this judge "
-            "hardly tells relevant from irrelevant. It will not be used to correct other sets."
+            f"Sensitivity + specificity − 1 is {sensitivity + specificity - 1:.2f}, below {LEAST_YOUDEN}: this judge "
+            "hardly separates relevant from irrelevant. It will not be used to correct other sets."
         )
     return notes
 
 
 def pool_of(found: Calibration, pool: str | None) -> list[PoolEntry]:
-    """The pairs to label next, with what the pool that they come from says of them."""
+    """The pairs to label next, with their texts and origin if the pool is given."""
     known = {} if pool is None else {(entry.key.query, entry.key.item): entry for entry in read_pool(pool)}
     for pair in found.next:
         chunk, document = (None, pair.item) if pair.is_document else (pair.item, None)

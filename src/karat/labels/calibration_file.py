@@ -1,4 +1,4 @@
-"""What `karat labels calibrate` finds and saves: a judge held against people."""
+"""The saved form of a calibration: a judge compared with human labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SAYS_SO = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/calibration/')
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """A share, or kappa, with its interval; null where nothing can be said."""
+    """A share, or kappa, with its interval; null if unknown."""
 
     value: float | None
     low: float | None = None
@@ -31,25 +31,25 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class JudgeRates(msgspec.Struct, frozen=True):
-    """How the judge compares with people on some pairs."""
+    """How the judge compares with human labels on some pairs."""
 
     of: str  # all pairs, a segment such as language, or a system
     value: str  # of the segment, or the system's name
     pairs: int  # labelled by the judge
-    labelled: int  # of them by people
-    relevant: int  # of these
+    labelled: int  # of them by humans too
+    relevant: int  # of these, by human label
     sensitivity: Rate
     specificity: Rate
     kappa: Rate
     said: float  # share of the pairs that the judge calls relevant
-    corrected: Rate  # share that is relevant, by the judge's labels corrected
-    by_people: Rate | None  # the same by the labels of people alone
-    few: bool = False  # too few labels to judge by
-    inverted: bool = False  # surely: it calls relevant what people call irrelevant
+    corrected: Rate  # share that is relevant, from corrected judge labels
+    by_people: Rate | None  # the same from human labels alone
+    few: bool = False  # too few labels to rely on
+    inverted: bool = False  # beyond noise: it calls relevant what humans call irrelevant
 
 
 class CorrectedMetric(msgspec.Struct, frozen=True):
-    """A metric of a run, as people would have labelled all of its hits."""
+    """A metric of a run, as if humans had labelled all of its hits."""
 
     system: str
     metric: str
@@ -61,7 +61,7 @@ class CorrectedMetric(msgspec.Struct, frozen=True):
 
 
 class NextPair(msgspec.Struct, frozen=True):
-    """A pair that people should label next."""
+    """A pair that humans should label next."""
 
     query_id: str
     item: str
@@ -70,7 +70,7 @@ class NextPair(msgspec.Struct, frozen=True):
 
 
 class PersonsLabel(msgspec.Struct, frozen=True):
-    """What people say of a pair that the judge labelled, too."""
+    """The human label of a pair that the judge labelled too."""
 
     query_id: str
     item: str
@@ -84,7 +84,7 @@ class Calibration(SavedObject, frozen=True, kw_only=True):
     schema: Literal["karat/calibration/1"] = SCHEMA
     judge: str
     human: str
-    judge_hash: str  # of the judge's labels, by which they are known again
+    judge_hash: str  # of the judge's labels, to recognise them
     level: float
     seed: int
     rel: float | None
@@ -97,11 +97,11 @@ class Calibration(SavedObject, frozen=True, kw_only=True):
     segments: list[JudgeRates] = []
     systems: list[JudgeRates] = []
     metrics: list[CorrectedMetric] = []
-    width: float  # that is wanted of the interval of the corrected share
-    needed: int | None = None  # labels by people that bring it there; null: no number does
+    width: float  # target width of the interval of the corrected share
+    needed: int | None = None  # human labels in total to reach it; null: no number does
     next: list[NextPair] = []
     notes: list[str] = []
-    labels: list[PersonsLabel] = []  # by which the judge is corrected in other runs
+    labels: list[PersonsLabel] = []  # used to correct the judge in other runs
 
 
 def labels_hash(grades: Mapping[Named, float]) -> str:
@@ -110,7 +110,7 @@ def labels_hash(grades: Mapping[Named, float]) -> str:
 
 
 def is_calibration(path: Path) -> bool:
-    """Whether a file says of itself that it is a saved calibration."""
+    """Whether a file's schema says that it is a saved calibration."""
     if not path.is_file():
         return False
     with path.open("rb") as stream:
@@ -124,15 +124,15 @@ def read_calibration(path: str | PathLike[str]) -> Calibration:
     try:
         return msgspec.json.decode(text, type=Calibration)
     except DECODE_ERRORS as error:
-        hint = f"expected what `karat labels calibrate … -o` saves ({SCHEMA})"
+        hint = f"expected a file saved by `karat labels calibrate … -o` ({SCHEMA})"
         what = f"not a saved calibration: {error}"
         raise InputError(what, code="not-a-calibration", file=source.label, hint=hint) from error
 
 
 def known_judge(found: Calibration) -> KnownJudge:
-    """The judge as a saved calibration knows it."""
+    """The judge's error rates from a saved calibration."""
     rates = found.overall
     if rates.sensitivity.value is None or rates.specificity.value is None:
-        what = "people called all pairs of this calibration relevant, or none: it says nothing about the judge's errors"
+        what = "the human labels in this calibration are all relevant or all irrelevant: the judge's errors are unknown"
         raise InputError(what, code="one-sided-labels", hint="label more pairs and calibrate again")
     return KnownJudge(rates.sensitivity.value, rates.specificity.value, found.rel)

@@ -1,4 +1,4 @@
-"""Labelling: one annotator's way through a pool, and a desk at which several label at once, each at their own pace."""
+"""Labelling sessions of one annotator, and a desk where several annotators label at once."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from karat.labels.files import (
 LONGEST_NAME = 64
 SKIPPED = "skipped"
 _WORDS = {2: ("irrelevant", "partial", "strong"), 1: ("irrelevant", "relevant")}
-_ORDERS = 64  # annotators of a pool whose order is kept at hand
+_ORDERS = 64  # annotators per pool whose order is cached
 _ENDING = re.compile(r"(\.jsonl?)?(\.gz|\.zst)?$")
 
 
 def grade_words(highest: int) -> tuple[str, ...]:
-    """What the grades from 0 on mean.
+    """The meaning of each grade, from 0.
 
     >>> grade_words(2), grade_words(4)
     (('irrelevant', 'partial', 'strong'), ('irrelevant', '', '', '', 'perfect'))
@@ -47,7 +47,7 @@ def grade_words(highest: int) -> tuple[str, ...]:
 
 
 class Session:
-    """One annotator's way through a pool. Everything is stored the moment it is given, and read again to go on."""
+    """One annotator's session with a pool. Labels are stored at once, and a later session continues."""
 
     def __init__(
         self, pool: Mapping[Key, PoolEntry], log: LabelLog, annotator: str, *, only_skipped: bool = False
@@ -67,11 +67,11 @@ class Session:
         return next((self.pool[key] for key in waiting), None)
 
     def grade_of_duplicate(self, entry: PoolEntry) -> float | None:
-        """What this annotator gave the pair of which another is nearly a copy."""
+        """The grade that this annotator gave to the near duplicate of a pair."""
         return self.given.get(Key(str(entry.query_id), entry.near_duplicate_of or ""))
 
     def last(self, pair: Key | None = None) -> Label | None:
-        """What this annotator gave last, to any pair or to one."""
+        """This annotator's last label, of any pair or of one."""
         at = self._last(self.pool if pair is None else (pair,))
         return None if at is None else self._log.lines[at]
 
@@ -89,7 +89,7 @@ class Session:
         return len(self.given) - self.graded
 
     def give(self, grade: float | None, note: str | None = None, *, pair: Key | None = None) -> None:
-        """The grade of a pair, where none is named of the current one; None: skip it."""
+        """Grade a pair, by default the current one; None: skip it."""
         entry = self.current if pair is None else self.pool[pair]
         assert entry is not None
         self._log.add(
@@ -110,7 +110,7 @@ class Session:
         self._read()
 
     def undo(self) -> bool:
-        """Take this annotator's last label back, also one of an earlier session; False where there is none."""
+        """Undo this annotator's last label, even of an earlier session; False if there is none."""
         at = self._last(self.pool)
         if at is None:
             return False
@@ -120,7 +120,7 @@ class Session:
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far an annotator has come."""
+    """The progress of an annotator."""
 
     annotator: str
     graded: int
@@ -129,20 +129,20 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class ShownPair(PairTexts, kw_only=True, omit_defaults=True):
-    """What an annotator sees of a pair: neither where it comes from nor what anybody else said of it."""
+    """What an annotator sees of a pair: neither its origin nor other labels."""
 
-    graded_duplicate: float | None = None  # what the annotator gave that one
+    graded_duplicate: float | None = None  # the annotator's grade of the near duplicate
 
 
 class JudgeSays(msgspec.Struct, frozen=True):
-    """What a judge said of a pair; without a grade it failed."""
+    """A judge's label of a pair; no grade: it failed."""
 
     judge: str
     grade: float | None
 
 
 class Given(msgspec.Struct, frozen=True):
-    """A label that was given, and what judges said of the same pair: nobody sees that before."""
+    """A stored label, and judge labels of the same pair, which are hidden until then."""
 
     label: Label
     judges: list[JudgeSays]
@@ -150,7 +150,7 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What an annotator has to do next; no pair: nothing."""
+    """What an annotator has to do next; no pair: done."""
 
     progress: Progress
     pair: ShownPair | None
@@ -158,7 +158,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class PoolAtDesk:
-    """A pool, and in which order an annotator goes through it."""
+    """A pool, and each annotator's order of it."""
 
     def __init__(self, name: str, entries: Sequence[PoolEntry]) -> None:
         self.name = name
@@ -167,7 +167,7 @@ class PoolAtDesk:
         self.order = lru_cache(_ORDERS)(self._order)
 
     def _order(self, annotator: str) -> dict[Key, PoolEntry]:
-        """At random, but always the same for one annotator, and the passages of a query together."""
+        """A random order, always the same for one annotator, with the passages of a query together."""
         place = {pair: (_digest(annotator, pair.query), _digest(annotator, *pair)) for pair in self.entries}
         return {pair: self.entries[pair] for pair in sorted(self.entries, key=place.__getitem__)}
 
@@ -177,7 +177,7 @@ class PoolAtDesk:
 
 
 class Desk:
-    """All that a server needs to let people label. Every label is on the disk when it is said to be given."""
+    """Everything a server needs for labelling. A label is on disk before it is confirmed."""
 
     def __init__(
         self,
@@ -195,11 +195,11 @@ class Desk:
             self._said.setdefault(label.key, []).append(JudgeSays(label.annotator, label.grade))
 
     def turn(self, pool: PoolAtDesk, annotator: str, *, skipped: bool = False) -> Turn:
-        """`skipped`: once more through what was skipped."""
+        """The annotator's next pair. `skipped`: go through skipped pairs again."""
         with self._lock:
             session = self._session(pool, annotator)
             entry = session.current
-            if skipped:  # the one that has waited longest: skipped once more, it comes last
+            if skipped:  # the one that has waited longest; skipped again, it comes last
                 entry = next((pool.entries[key] for key, grade in session.given.items() if grade is None), None)
             pair = None
             if entry is not None:
@@ -209,37 +209,37 @@ class Desk:
             return Turn(_progress(session), pair, None if last is None else self._given(pool, last))
 
     def give(self, pool: PoolAtDesk, annotator: str, pair: Key, grade: float | None, note: str | None = None) -> Given:
-        """Store a grade; None: skip. The same grade twice is one: a key may have been pressed twice."""
+        """Store a grade; None: skip. Repeating a grade has no effect, since a key may be pressed twice."""
         if pair not in pool.entries:
             what = f"this pair is not in the pool {pool.name}"
             raise InputError(what, code="unknown-pair", query=pair.query, got=pair.item)
         if grade is not None and not 0 <= grade <= self.highest:
             expected = f"0 to {self.highest}"
-            raise InputError("out of the scale", code="bad-value", field="grade", expected=expected, got=grade)
+            raise InputError("outside the scale", code="bad-value", field="grade", expected=expected, got=grade)
         with self._lock:
             session = self._session(pool, annotator)
             before = session.given.get(pair)
             if before is None:
                 session.give(grade, note, pair=pair)
             elif before != grade:
-                hint = "undo goes back to it"
-                what = f"this pair has a grade of yours already: {before:g}"
+                hint = "use undo to change it"
+                what = f"you already graded this pair: {before:g}"
                 raise ConfigError(what, code="labelled-already", query=pair.query, hint=hint)
             stored = session.last(pair)
             assert stored is not None
             return self._given(pool, stored)
 
     def undo(self, pool: PoolAtDesk, annotator: str) -> Label:
-        """Take the annotator's last label of this pool back."""
+        """Undo the annotator's last label in this pool."""
         with self._lock:
             session = self._session(pool, annotator)
             last = session.last()
             if last is None or not session.undo():
-                raise ConfigError(f"there is no label of {annotator} to undo", code="nothing-to-undo")
+                raise ConfigError(f"{annotator} has no label to undo", code="nothing-to-undo")
             return last
 
     def progress(self, pool: PoolAtDesk) -> list[Progress]:
-        """Of everybody who has given this pool a label."""
+        """The progress of everyone who has labelled in this pool."""
         with self._lock:
             log = self._labels_file
             names = dict.fromkeys(label.annotator for label in log.lines if label.kind == "human")
@@ -247,13 +247,13 @@ class Desk:
         return [one for one in found if one.graded or one.skipped]
 
     def not_yet_graded(self, pool: PoolAtDesk, annotator: str) -> set[Key]:
-        """What others said of these would be in the annotator's way, also before the first one is graded."""
+        """Pairs without a grade by this annotator, for which other labels must stay hidden."""
         with self._lock:
             given = self._session(pool, annotator).given
         return {pair for pair in pool.entries if given.get(pair) is None}
 
     def labels(self, pool: PoolAtDesk, kind: Kind | None = None) -> Labels:
-        """What stands in the labels file of this pool."""
+        """The labels of this pool in the labels file."""
         log = self._labels_file
         with self._lock:
             lines = list(log.lines)
@@ -270,7 +270,7 @@ class Desk:
 
     @property
     def _labels_file(self) -> LabelLog:
-        assert self._log is not None  # there is one wherever there are pools
+        assert self._log is not None  # always set if there are pools
         return self._log
 
     def _given(self, pool: PoolAtDesk, label: Label) -> Given:
@@ -281,39 +281,39 @@ class Desk:
 def open_desk(
     pools: Sequence[str], labels: str | None, judges: Sequence[str] = (), *, highest: int = 2
 ) -> Iterator[Desk]:
-    """Files of pools, the file that labels go to, and files of what judges said. Without a pool, an empty desk."""
+    """Open a desk with pool files, the labels file to write, and files of judge labels. Without pools, it is empty."""
     if not pools:
         if labels or judges:
             hint = "--pool FILE; `karat labels pool` writes one"
-            raise ConfigError("labels, but nothing to label", code="missing-option", hint=hint)
+            raise ConfigError("labels need a pool", code="missing-option", hint=hint)
         yield Desk()
         return
     if labels is None:
-        hint = "-o FILE; it is continued if it is there"
-        raise ConfigError("a pool, but no place for its labels", code="missing-option", hint=hint)
+        hint = "-o FILE; an existing file is continued"
+        raise ConfigError("a pool needs a file for its labels", code="missing-option", hint=hint)
     refuse_overwriting(Path(labels), [*pools, *judges])
     read = {name: read_pool(path) for name, path in _named(pools).items()}
     said = read_labels(*judges, highest=highest)
     for label, place in zip(said.entries, said.places, strict=True):
         if label.kind != "judge":
-            hint = "people label into -o; what `karat labels judge` wrote says `kind: judge`"
-            raise place.error("a label of a person, not of a judge", code="wrong-annotator", hint=hint)
+            hint = "human labels go to -o; labels by `karat labels judge` have `kind: judge`"
+            raise place.error("a human label, not a judge label", code="wrong-annotator", hint=hint)
     with LabelLog(labels, highest=highest) as log:
-        own = log.labels.of({label.key for label in log.labels}, "judge")  # a file may hold both
+        own = log.labels.of({label.key for label in log.labels}, "judge")  # a file may have both
         yield Desk(read, log, Labels([*said.entries, *own.entries], [*said.places, *own.places]), highest)
 
 
 def checked_name(given: str) -> str:
-    """The name of an annotator, as it is written into labels."""
+    """Check and normalize the name of an annotator."""
     name = " ".join(given.split())
     if not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or not is_whole(name):
-        expected = f"1 to {LONGEST_NAME} characters that can be read"
-        raise ConfigError("no usable name", code="bad-name", field="annotator", expected=expected, got=given)
+        expected = f"1 to {LONGEST_NAME} printable characters"
+        raise ConfigError("invalid name", code="bad-name", field="annotator", expected=expected, got=given)
     return name
 
 
 def mark_of(pair: Key) -> str:
-    """A short name of a pair, of letters and digits only."""
+    """A short id of a pair, with letters and digits only."""
     return _digest(*pair)
 
 
@@ -322,7 +322,7 @@ def _digest(*parts: str | bool) -> str:
 
 
 def _named(paths: Sequence[str]) -> dict[str, str]:
-    """Pools by names that can stand in an address.
+    """Pools by names that are valid in a URL.
 
     >>> _named(["a/pool.jsonl", "b/pool.jsonl.gz", "what? ever.json"])
     {'pool': 'a/pool.jsonl', 'pool-2': 'b/pool.jsonl.gz', 'what-ever': 'what? ever.json'}

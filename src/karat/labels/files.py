@@ -1,4 +1,4 @@
-"""Pools (pairs of a query and a passage that wait for a label) and labels, as files: JSONL (docs/labels.md)."""
+"""Pools (pairs of query and passage to be labelled) and labels as JSONL files (docs/labels.md)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from karat.formats.records import RecordDecoder, read_records
 
 HIGHEST = 2  # strong 2, partial 1, irrelevant 0
 
-CONFLICT = "conflict"  # how the reason of a label begins on which annotators could not settle
+CONFLICT = "conflict"  # start of the reason of a label on which annotators disagree
 
 Kind = Literal["human", "judge"]
 Probability = Annotated[float, msgspec.Meta(gt=0, le=1)]
@@ -29,7 +29,7 @@ _EXPECTED = {"kind": "human or judge", "annotator": "a name"}
 
 
 class Key(NamedTuple):
-    """Names a pair; equal for all who speak of the same one."""
+    """Identifies a pair."""
 
     query: str
     item: str
@@ -37,7 +37,7 @@ class Key(NamedTuple):
 
 
 class Pair(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A query and a chunk, or a document where only `doc_id` is given."""
+    """A query and a chunk, or a document if only `doc_id` is given."""
 
     query_id: str | int
     chunk_id: str | int | None = None
@@ -54,20 +54,20 @@ P = TypeVar("P", bound=Pair)
 
 
 def _read_pairs(path: str, kind: type[P]) -> list[tuple[P, SourcePlace]]:
-    """Every line of a JSONL file (or entry of a JSON list), with its place. Unknown fields are passed over."""
+    """Every line of a JSONL file (or entry of a JSON list), with its place. Unknown fields are ignored."""
     source = Source(path)
     source.refuse_nonsense()
     found = []
     for entry, place in read_records(source, RecordDecoder(kind)):
         if entry.chunk_id is None and entry.doc_id is None:
-            hint = "or doc_id, for a whole document"
+            hint = "or use doc_id for a whole document"
             raise place.error("the field is missing", code="missing-field", field="chunk_id", hint=hint)
         found.append((entry, place))
     return found
 
 
 def write_pairs(path: str | PathLike[str], pairs: Iterable[Pair]) -> None:
-    """The whole file at once; `LabelLog` is for labels that come one by one."""
+    """Write a whole file at once. Use `LabelLog` for labels that come one by one."""
     write_whole(Path(path), as_lines(pairs))
 
 
@@ -76,14 +76,14 @@ def as_lines(pairs: Iterable[Pair]) -> bytes:
 
 
 class Origin(msgspec.Struct, omit_defaults=True):
-    """Where a pair comes from. It is for those who reckon with the labels: whoever labels must not see it."""
+    """Where a pair comes from, for statistics. Annotators must not see it."""
 
     ranks: dict[str, int] = {}  # run → place in its list
-    influence: float | None = None  # by how much its label is expected to move the comparison
+    influence: float | None = None  # how much its label is expected to change the comparison
 
 
 class PairTexts(Pair, kw_only=True, omit_defaults=True):
-    """A pair as whoever labels it sees it."""
+    """A pair as its annotators see it."""
 
     query: str | None = None  # its text
     title: str | None = None
@@ -93,9 +93,9 @@ class PairTexts(Pair, kw_only=True, omit_defaults=True):
 
 
 class PoolEntry(PairTexts, kw_only=True, omit_defaults=True):
-    """One pair to be labelled. The order of a pool says nothing."""
+    """One pair to be labelled. The order of a pool has no meaning."""
 
-    inclusion_probability: Probability | None = None  # with which it came into the pool; null: picked, not drawn
+    inclusion_probability: Probability | None = None  # of being sampled into the pool; null: picked, not sampled
     origin: Origin | None = None
 
 
@@ -106,8 +106,8 @@ def read_pool(path: str | PathLike[str]) -> list[PoolEntry]:
     for entry, place in _read_pairs(str(path), PoolEntry):
         before = seen.setdefault(entry.key, place)
         if before is not place:
-            what = f"{entry.key.item} stands in the pool already ({before})"
-            hint = "a pair is labelled once: remove one of the lines"
+            what = f"{entry.key.item} is already in the pool ({before})"
+            hint = "remove one of the lines"
             raise place.error(what, code="duplicate-pair", query=entry.key.query, hint=hint)
         found.append(entry)
     return found
@@ -118,28 +118,28 @@ def by_key(entries: Sequence[PoolEntry]) -> dict[Key, PoolEntry]:
 
 
 class Label(Pair, kw_only=True, omit_defaults=True):
-    """What one annotator says of one pair. A pair that could not be judged has no grade but a reason: it is missing,
-    which is not the same as irrelevant."""
+    """One annotator's label of one pair. A pair that could not be judged has a reason instead of a grade: it is
+    missing, which is not the same as irrelevant."""
 
     grade: float | None
     annotator: Annotated[str, msgspec.Meta(min_length=1)]
     kind: Kind = "human"
     reason: str | None = None  # why there is no grade: skipped, refusal, timeout …
     note: str | None = None
-    quote: str | None = None  # words of the passage that show it
+    quote: str | None = None  # words of the passage that support the grade
     time: str | None = None  # ISO 8601
-    inclusion_probability: Probability | None = None  # with which the pair came into the pool
+    inclusion_probability: Probability | None = None  # of the pair being sampled into the pool
     model: str | None = None
     prompt_version: str | None = None
 
 
 class Labels(msgspec.Struct):
-    """Labels with their places: of one pair at most one by each annotator, in the order of the files."""
+    """Labels with their places, at most one per pair and annotator, in the order of the files."""
 
     entries: list[Label] = []
     places: list[SourcePlace] = []
-    repeated: int = 0  # lines that said again what stood there already
-    replaced: int = 0  # lines without a grade for which another line of the same annotator has one
+    repeated: int = 0  # lines that repeat an earlier label
+    replaced: int = 0  # lines without a grade, replaced by another line of the same annotator
     _at: dict[tuple[str, Key], int] = {}  # annotator and pair → place in entries
 
     def __len__(self) -> int:
@@ -157,11 +157,11 @@ class Labels(msgspec.Struct):
 
     @property
     def files(self) -> str:
-        """Where they were read, in words."""
+        """The files they were read from."""
         return " and ".join(dict.fromkeys(place.file for place in self.places))
 
     def add(self, label: Label, place: SourcePlace) -> None:
-        """A grade stands in for an earlier or later failure of the same annotator; another grade is refused."""
+        """Add a label. A grade replaces a missing grade of the same annotator; a different grade is an error."""
         at = self._at.setdefault((label.annotator, label.key), len(self))
         if at == len(self):
             self.entries.append(label)
@@ -176,11 +176,12 @@ class Labels(msgspec.Struct):
         elif label.grade == before.grade:
             self.repeated += 1
         else:
-            what = f"{label.annotator} has given {label.key.item} another grade before ({self.places[at]})"
-            raise contradiction(what, before, label, place, "remove the line that is wrong; two people have two names")
+            what = f"{label.annotator} already gave {label.key.item} a different grade ({self.places[at]})"
+            hint = "remove the wrong line; two annotators need two names"
+            raise contradiction(what, before, label, place, hint)
 
     def of(self, pairs: Container[Key], kind: Kind | None = None) -> Labels:
-        """Those of some pairs, and of people or judges only."""
+        """The labels of some pairs, by default of both kinds."""
         both = zip(self.entries, self.places, strict=True)
         chosen = [(label, at) for label, at in both if label.key in pairs and kind in (None, label.kind)]
         return Labels([label for label, _ in chosen], [at for _, at in chosen])
@@ -199,8 +200,8 @@ class Labels(msgspec.Struct):
 def read_labels(
     *paths: str | PathLike[str], highest: float = HIGHEST, kind: Kind | None = None, may_be_empty: bool = False
 ) -> Labels:
-    """The labels of one or more files; `kind` takes those of people, or of judges, only. Two different grades of one
-    annotator for one pair are refused."""
+    """The labels of one or more files. `kind`: only human or only judge labels. Raises for two different grades by one
+    annotator for one pair."""
     labels = Labels()
     for path in paths:
         for label, place in _read_file(str(path), may_be_empty):
@@ -239,7 +240,7 @@ def as_labels(given: HeldLabels, name: str, highest: float = HIGHEST) -> Labels:
 
 
 def gathered(given: Sequence[Label], file: str) -> Labels:
-    """Labels that were read from a file before, of each annotator one a pair."""
+    """Labels already read from a file, one per pair and annotator."""
     labels = Labels()
     for label in given:
         labels.add(label, SourcePlace(file, None))
@@ -254,8 +255,8 @@ def _read_file(path: str, may_be_empty: bool) -> list[tuple[Label, SourcePlace]]
     try:
         return _read_pairs(path, Label)
     except InputError as error:
-        if error.field in _EXPECTED and error.what.startswith(("Invalid", "Expected")):  # not said in plain words
-            error.what, error.expected = "not usable", _EXPECTED[error.field]
+        if error.field in _EXPECTED and error.what.startswith(("Invalid", "Expected")):  # msgspec's wording
+            error.what, error.expected = "invalid value", _EXPECTED[error.field]
         if may_be_empty and error.code == "empty-file":
             return []
         raise
@@ -264,19 +265,19 @@ def _read_file(path: str, may_be_empty: bool) -> list[tuple[Label, SourcePlace]]
 def _check(label: Label, place: SourcePlace, highest: float) -> None:
     if label.grade is None:
         if not label.reason:
-            hint = "say why there is no grade; a passage that is irrelevant has the grade 0"
+            hint = "say why there is no grade; an irrelevant passage has grade 0"
             what = "a label without a grade and without a reason"
             raise place.error(what, code="missing-field", field="reason", hint=hint)
         return
     if label.reason is not None:
-        hint = "reason says why there is no grade; what else there is to say goes into note"
-        what = "a label with a grade and a reason for having none"
+        hint = "reason is only for labels without a grade; use note for comments"
+        what = "a label with both a grade and a reason"
         raise place.error(what, code="contradiction", field="reason", hint=hint)
     if not 0 <= label.grade <= highest:
-        longer = f"--max-grade {label.grade:g} names a longer scale"
-        hint = longer if label.grade > 0 else "a grade that is not known is null, with a reason"
+        longer = f"for a longer scale, use --max-grade {label.grade:g}"
+        hint = longer if label.grade > 0 else "for an unknown grade, use null and a reason"
         expected = f"a grade from 0 to {highest:g}"
-        what = "out of the scale"
+        what = "outside the scale"
         raise place.error(what, code="bad-value", field="grade", expected=expected, got=label.grade, hint=hint)
 
 
@@ -287,23 +288,23 @@ def contradiction(what: str, before: Label, label: Label, place: SourcePlace, hi
 
 
 def refuse_unknown(labels: Labels, pool: Sequence[PoolEntry]) -> None:
-    """Labels of pairs that are not in the pool belong to another pool."""
+    """Raise if a label's pair is not in the pool."""
     known = {entry.key for entry in pool}
     for label, place in zip(labels.entries, labels.places, strict=True):
         if label.key not in known:
             what = f"{label.key.item} is not in the pool for this query"
-            hint = "labels and pool do not belong together: give the pool that was labelled"
+            hint = "labels and pool do not match: use the pool that was labelled"
             raise place.error(what, code="unknown-pair", query=label.key.query, hint=hint)
 
 
 def conflict_pool(pool: Sequence[PoolEntry], settled: Sequence[Label]) -> list[PoolEntry]:
-    """The pairs of a pool on which nobody could settle, in its order."""
+    """The pairs of a pool on which annotators disagree, in its order."""
     conflicts = {label.key for label in settled if label.grade is None and (label.reason or "").startswith(CONFLICT)}
     return [entry for entry in pool if entry.key in conflicts]
 
 
 class LabelLog:
-    """Opens or continues a labels file. Half a last line, left by a crash, is cut; `labels` is what was there."""
+    """Opens or continues a labels file. A partial last line, left by a crash, is removed. `labels`: what it had."""
 
     def __init__(self, path: str | PathLike[str], *, highest: float = HIGHEST) -> None:
         self.path = Path(path)
@@ -312,41 +313,41 @@ class LabelLog:
         try:
             lines = self._file.lines()
             self.labels: Labels = read_labels(path, highest=highest, may_be_empty=True)
-            self.lines = [msgspec.json.decode(line, type=Label) for line in lines if line.strip()]  # replaced ones, too
-        except (NotContinued, msgspec.MsgspecError):  # or labels that are no lines: a list, a compressed file
+            self.lines = [msgspec.json.decode(line, type=Label) for line in lines if line.strip()]  # with replaced ones
+        except (NotContinued, msgspec.MsgspecError):  # or not JSONL: a JSON list, a compressed file
             self._file.close()
-            hint = "-o names another file"
-            what = "this is no labels file, and is left alone"
+            hint = "choose another file with -o"
+            what = "not a labels file; it was not changed"
             raise ConfigError(what, code="not-a-labels-file", file=str(path), hint=hint) from None
         except InputError:
             self._file.close()
             raise
 
     def given(self, annotator: str) -> dict[Key, float | None]:
-        """What an annotator gave, the latest last; a grade counts more than having been skipped. It is kept up to date,
-        so that one label more does not cost reading all of them."""
+        """An annotator's grades, the latest last; a grade wins over a skip. Cached, so that adding a label does not
+        reread all of them."""
         found = self._given.get(annotator)
         if found is None:
             found = {}
             for label in self.lines:
                 if label.annotator == annotator:
                     _note(found, label)
-            if found:  # whoever only looks on leaves nothing behind
+            if found:  # annotators without labels are not cached
                 self._given[annotator] = found
         return found
 
     def add(self, label: Label) -> None:
-        """When this returns, the label is on the disk."""
+        """Add a label. When this returns, it is on disk."""
         self._file.append(msgspec.json.encode(label) + b"\n")
         self.lines.append(label)
         if label.annotator in self._given:
             _note(self._given[label.annotator], label)
 
     def drop(self, at: int) -> Label:
-        """Take one of `lines` back."""
+        """Remove one of `lines`."""
         try:
             self._file.drop(at)
-        except ConfigError:  # of a failing disk nobody knows what it has done: what the file says is true
+        except ConfigError:  # after a disk error the file decides what is stored
             with suppress(OSError, msgspec.MsgspecError):
                 there = self.path.read_bytes().splitlines()
                 self.lines = [msgspec.json.decode(line, type=Label) for line in there if line.strip()]
@@ -367,18 +368,18 @@ class LabelLog:
 
 
 def _note(given: dict[Key, float | None], label: Label) -> None:
-    before = given.pop(label.key, None)  # so that the latest stands last
+    before = given.pop(label.key, None)  # so that the latest comes last
     given[label.key] = before if label.grade is None else label.grade
 
 
 def check_labels(path: Path) -> None:
-    """Refuse a file that holds something else, before anything is paid for."""
+    """Raise if the file is not a labels file, before any model is called."""
     check_writable(path)
     _lines(path)
 
 
 def write_beside(path: Path, labels: Sequence[Label], annotator: str) -> int:
-    """Lines of others, and of other pairs, stay as they are and come first. How many that were."""
+    """Write labels into a file. Lines by other annotators or for other pairs are kept, first. Returns their number."""
     replaced = {label.key for label in labels}
     kept = [line for line, there in _lines(path) if there.annotator != annotator or there.key not in replaced]
     write_whole(path, b"".join(line + b"\n" for line in (*kept, *map(msgspec.json.encode, labels))))
@@ -392,7 +393,7 @@ def _lines(path: Path) -> list[tuple[bytes, Label]]:
             if line.strip():
                 found.append((line, msgspec.json.decode(line, type=Label)))
         except DECODE_ERRORS as error:
-            hint = "labels are added to what is there: name another file with -o"
-            what = f"this is no labels file: {error}"
+            hint = "labels are added to an existing file: choose another file with -o"
+            what = f"not a labels file: {error}"
             raise ConfigError(what, code="not-a-labels-file", file=str(path), line=number, hint=hint) from None
     return found

@@ -1,4 +1,4 @@
-"""Which pairs are worth a label: by chance, or by how far a grade of theirs could move a comparison."""
+"""How much a label for each pair could change a comparison."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from karat.results.result import Result
 from karat.scoring.judged import Judged
 from karat.scoring.metrics.base import Metric, Relevance
 
-_SAME = 1e-12  # a change below it is the noise of floating point
-_PRIOR = 10.0  # judged hits that the share of relevant ones over all ranks counts as, at each rank
+_SAME = 1e-12  # smaller changes are floating-point noise
+_PRIOR = 10.0  # weight of the overall share of relevant hits at each rank, in judged hits
 _DEEP = 1 << 40
 
 
@@ -28,21 +28,21 @@ class FoundPair(msgspec.Struct):
     item: str
     ranks: dict[str, int] = {}  # run → place
     text: str | None = None
-    grade: float | None = None  # null: nobody has judged it
+    grade: float | None = None  # null: not judged
     near_duplicate_of: str | None = None
-    possible: float | None = None  # what its label may change of the comparison at most, where that was asked
-    expected: float | None = None  # what it is expected to change
+    possible: float | None = None  # the most its label can change the comparison, if requested
+    expected: float | None = None  # the expected change
 
 
 def find_influence(
     results: dict[str, Result], pairs: list[FoundPair], judged: list[tuple[int, float]], metric: Metric, gold: Gold
 ) -> None:
-    """Notes the influence of each pair on the means of a metric. `judged`: rank and grade of all judged hits.
+    """Set the influence of each pair on the means of a metric. `judged`: rank and grade of all judged hits.
 
-    A label that calls a pair highly relevant changes the metric of its query, in each run by another amount. What it
-    can do to a comparison is the greatest difference of two of these amounts (of a single run, the amount), divided by
-    the number of queries. What it is expected to do is that times the chance to be relevant, which is the share of
-    relevant ones among the judged hits at the same rank, drawn to that over all ranks where few are judged.
+    A label that calls a pair highly relevant changes the metric of its query by a different amount in each run. The
+    possible change of a comparison is the largest difference between two of these amounts (for a single run, the
+    amount), divided by the number of queries. The expected change is that times the chance of being relevant: the share
+    of relevant hits among the judged hits at the same rank, shrunk towards the overall share if few are judged.
     """
     check_metric(metric)
     highest = float(gold.grades.max(initial=0)) or HIGHEST
@@ -58,7 +58,7 @@ def find_influence(
 
 
 def _effects(result: Result, pairs: list[FoundPair], metric: Metric, grade: float) -> Floats:
-    """The change of each pair's query in one run; 0 where the run lacks the query, for it failed in any case."""
+    """The change of each pair's query in one run; 0 if the query is missing from the run, since it fails anyway."""
     at_query: dict[str, list[int]] = {}
     for at, pair in enumerate(pairs):
         at_query.setdefault(pair.query, []).append(at)
@@ -87,24 +87,24 @@ def _places(
 
 
 def check_metric(metric: Metric) -> None:
-    """Only metrics that go by judged items alone can be asked what a label would do to them."""
+    """Raise for a metric that does not depend on judged chunks alone."""
     if not isinstance(metric, Relevance) or metric.level == "doc" or metric.budget is not None:
-        what, expected = f"{metric} does not go by labels of chunks", "such as ndcg@10, precision@5, recall@10 or mrr"
+        what, expected = f"{metric} does not use chunk labels", "such as ndcg@10, precision@5, recall@10 or mrr"
         raise ConfigError(what, code="unsuitable-metric", expected=expected)
 
 
 def label_effects(judged: Judged, metric: Metric, query: Ints, rank: Ints, grade: float) -> Floats:
-    """The change of a metric of each pair's query, one pair at a time, all others as they are.
+    """The change of a metric for each pair's query, one pair at a time.
 
-    `query`: the pair's query, as a row of `judged`; `rank`: its place in the list, 0 where it is not there. A query
-    that has no relevant item, and so no value, counts as 0.
+    `query`: the pair's query, as a row of `judged`; `rank`: its rank in the list, 0 if it is not there. A query without
+    relevant items, and so without a value, counts as 0.
     """
     before = np.nan_to_num(metric.score(judged))
     return np.nan_to_num(metric.score(_supposed(judged, query, rank, grade))) - before[query]
 
 
 def _supposed(judged: Judged, query: Ints, rank: Ints, grade: float) -> Judged:
-    """One query a pair: the pair's own, with one more item in its gold and, where it was found, in its hits."""
+    """One query per pair: the pair's own, with one more item in its gold and, if it was found, in its hits."""
     pairs = np.arange(len(query))
     gold_of, gold_rows = _repeated(judged.gold_query, judged.n, query)
     hits_of, hit_rows = _repeated(judged.hit_query, judged.n, query)

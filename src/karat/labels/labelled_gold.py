@@ -1,4 +1,4 @@
-"""Labels for an evaluation: gold with labels in it, and labels beside the gold set."""
+"""Labels for an evaluation: merged into gold, or in addition to the gold set."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SETTLE = (
 
 
 def read_gold_or_queries(gold: Any, **options: Any) -> Gold:
-    """A gold set, or a file of bare queries: a gold set in which nothing is judged yet."""
+    """Read a gold set, or a file of plain queries as a gold set without judgements."""
     if not isinstance(gold, (str, PathLike)) or not is_bare(gold, **options):
         return read_gold(gold, **options)
     source = Source(Path(gold))
@@ -64,10 +64,10 @@ def with_labels(
     highest: float = HIGHEST,
     gold_scale: float | None = None,
 ) -> Gold:
-    """The gold set with the items that labels judge. What the gold set says itself is not changed by a label.
+    """The gold set with items added from labels. Labels do not change what the gold set says itself.
 
-    Labels without a grade, of queries that the gold set lacks, and those that contradict it are left out and counted.
-    Two grades for one pair are refused: somebody has to settle them first. `highest`, `gold_scale`: as in `on_scale`.
+    Labels without a grade, for unknown queries, and those that contradict the gold set are left out and counted. Raises
+    for two grades for one pair: settle them first. `highest`, `gold_scale`: as in `on_scale`.
     """
     if isinstance(labels, (str, PathLike)):
         labels = read_labels(labels, highest=highest)
@@ -86,10 +86,10 @@ def _grades(labels: Iterable[Label]) -> list[float]:
 def on_scale(
     gold: Gold, labels: Sequence[float] = (), *, highest: float = HIGHEST, gold_scale: float | None = None
 ) -> Gold:
-    """The gold set on the scale of labels, which ends at `highest`.
+    """The gold set on the scale of the labels, which ends at `highest`.
 
-    Lists of ids say no grade: what they name is worth the highest. Grades that were given stay, and where they end
-    elsewhere that is counted; `gold_scale` says where their own scale ends, and stretches it. `labels`: their grades.
+    Ids without a grade get the highest grade. Given grades stay, and are counted if their maximum differs.
+    `gold_scale`: the maximum of their own scale, which is then rescaled. `labels`: the grades of the labels.
     """
     free = (np.zeros(len(gold.grades), np.bool_) if gold.ungraded is None else gold.ungraded) & (gold.grades > 0)
     given = ~free & (gold.grades > 0)
@@ -110,9 +110,9 @@ def on_scale(
 
 
 def _labelled(gold: Gold, labels: Labels, doc_of: str, *, by_people: bool = False) -> Gold:
-    """The gold set, which is on the scale of the labels, with what it does not judge itself."""
+    """The gold set, already on the scale of the labels, with labels for items that it does not judge."""
     grades, rule, audit = _one_grade(labels), DocRule(doc_of), Audit.merged(gold.audit)
-    # What a chunk may be judged by: its own id, or its document's.
+    # A chunk may be judged by its own id or its document's.
     documents = gold.names_document(rule).tolist()
     free = [False] * len(documents) if gold.ungraded is None else gold.ungraded.tolist()
     rows = zip(gold.query_of_item.tolist(), gold.ids, documents, gold.grades.tolist(), free, strict=True)
@@ -136,9 +136,9 @@ def _labelled(gold: Gold, labels: Labels, doc_of: str, *, by_people: bool = Fals
         else:
             added.append((at, key, grade))
     if grades and not known:
-        examples = f"{shorten(next(iter(grades)).query, 60)!r}, the gold set {shorten(gold.queries[0], 60)!r}"
+        examples = f"{shorten(next(iter(grades)).query, 60)!r}, the gold set has {shorten(gold.queries[0], 60)!r}"
         file, hint = labels.places[0].file, f"do the ids match? The labels have {examples}"
-        raise NoOverlap(f"no query of the labels stands in {gold.label}", file=file, hint=hint)
+        raise NoOverlap(f"{gold.label} has none of the labels' queries", file=file, hint=hint)
     audit.count("labels_missing", len(labels) - len(labels.graded()))
     audit.count("labels_added", len(added))
     return replace(_with_items(gold, added, by_people), located=None, in_corpus=None, audit=audit)
@@ -157,7 +157,7 @@ def _one_grade(labels: Labels) -> dict[Key, float]:
 
 
 def _with_items(gold: Gold, added: list[tuple[int, Key, float]], by_people: bool) -> Gold:
-    """Scores with other labels are scores on other data, so it gets another hash."""
+    """The gold set with added items and a new hash, since scores with other labels are not comparable."""
     query = np.append(gold.query_of_item, np.array([at for at, *_ in added], np.int64))
     order = np.argsort(query, kind="stable")
     ids = [*gold.ids, *(key.item for _, key, _ in added)]
@@ -195,16 +195,16 @@ def read_labelling(
     gold_scale: float | None = None,
     people: Sequence[str | PathLike[str]] = (),
 ) -> Labelling:
-    """`judge`: labels of a judge; `people`: labels of people, which count as gold; `calibration`: labels of people for
-    some of the judge's pairs, or what `karat labels calibrate` saved; `bounds`: also ask how far unjudged hits could
-    move each score; `pool`: what other runs found; `borrow`: use the judge's error rates on other pairs where people
-    labelled too few of a run's own hits; `highest`, `gold_scale`: as in `on_scale`."""
+    """Read labels for an evaluation. `judge`: judge labels; `people`: human labels, which count as gold; `calibration`:
+    human labels for some of the judge's pairs, or a file saved by `karat labels calibrate`; `bounds`: also compute how
+    far unjudged hits could move each score; `pool`: hits of other runs; `borrow`: use the judge's error rates on other
+    pairs if too few of a run's own hits have human labels; `highest`, `gold_scale`: as in `on_scale`."""
     if calibration is not None and not judge:
-        what = "a calibration corrects the labels of a judge"
-        raise ConfigError(what, code="missing-option", hint="give them with --labels")
+        what = "a calibration needs judge labels to correct"
+        raise ConfigError(what, code="missing-option", hint="pass them with --labels")
     if gold_scale is not None and not (judge or people):
-        what = "--gold-scale brings the gold set onto the scale of labels"
-        raise ConfigError(what, code="missing-option", hint="give them with --labels or --gold-labels")
+        what = "--gold-scale needs labels: it rescales the gold set to theirs"
+        raise ConfigError(what, code="missing-option", hint="pass them with --labels or --gold-labels")
     pooled = [] if pool is None else [(entry.key.query, entry.key.item) for entry in read_pool(pool)]
     if not (judge or people):
         return Labelling(bounds=bounds, pooled=pooled)
@@ -242,20 +242,20 @@ def read_labelling(
 
 
 def labels_of(kind: Kind, *files: str | PathLike[str], highest: float = HIGHEST) -> Labels:
-    """The labels of people, or of judges, in files that may hold both. A file without any of a judge may stand for one,
-    such as that of a second annotator; labels of a judge never stand for people's."""
+    """The human or judge labels in files that may have both. Human labels, such as those of a second annotator, may be
+    used in place of judge labels; judge labels are never used as human labels."""
     found = read_labels(*files, highest=highest, kind=kind)
     if len(found):
         return found
     every = read_labels(*files, highest=highest)
     if kind == "human" and len(every):
-        what, hint = "only labels of a judge, which cannot stand for people's", "give labels of people here"
+        what, hint = "only judge labels, which cannot replace human labels", "use human labels here"
         raise InputError(what, code="labels-of-a-judge", file=" and ".join(map(str, files)), hint=hint)
     return every
 
 
 def _settled_files(files: Sequence[str | PathLike[str]], highest: float, kind: Kind) -> Labels:
-    """One label a pair; what is wrong with them is said of the files."""
+    """One label per pair. Errors name the files."""
     if not files:
         return Labels()
     named = " and ".join(map(str, files))
@@ -269,7 +269,7 @@ def _prepared(gold: Gold, scaled: Callable[[Gold], Gold], people: Labels, doc_of
 
 
 def settled_labels(labels: Labels, file: str) -> list[Label]:
-    """One label a pair; those that nobody could give, or that are in conflict, are left out."""
+    """One label per pair, without those that are missing or in conflict."""
     graded = [label for label in settle(labels) if label.grade is not None]
     if not graded:
         hint = "a label is {query_id, chunk_id, grade, annotator}"
@@ -282,7 +282,7 @@ def by_name(labels: Sequence[Label]) -> dict[Named, float]:
 
 
 def chances(labels: Sequence[Label]) -> dict[Named, float]:
-    """With which each pair came to be labelled, where the labels say so."""
+    """The inclusion probability of each pair, if the labels have it."""
     return {
         (label.key.query, label.key.item): label.inclusion_probability
         for label in labels
@@ -293,6 +293,6 @@ def chances(labels: Sequence[Label]) -> dict[Named, float]:
 def refuse_no_overlap(judge: dict[Named, float], human: dict[Named, float], file: str) -> None:
     if not judge.keys() & human.keys():
         (one, item), (other, another) = next(iter(human)), next(iter(judge))
-        hint = f"do the ids match? People have {one!r} with {item!r}, the judge {other!r} with {another!r}"
-        what = "no pair was labelled by people and by the judge"
+        hint = f"do the ids match? Humans have {one!r} with {item!r}, the judge has {other!r} with {another!r}"
+        what = "no pair has both a human label and a judge label"
         raise InputError(what, code="no-common-pairs", file=file, hint=hint)

@@ -1,4 +1,4 @@
-"""Labels of people become part of the gold set: a new version of it, which says where each label comes from."""
+"""Merge human labels into a new version of the gold set, which records where each label comes from."""
 
 from __future__ import annotations
 
@@ -21,45 +21,45 @@ from karat.formats.gold_writer import gold_lines
 from karat.labels.files import HIGHEST, Key, Label, Labels, read_labels
 from karat.labels.labelled_gold import with_labels
 
-# What the audit of a gold set says of labels, and of nothing else.
+# Audit entries of a gold set that are about labels.
 _OF_LABELS = ("labels_", "gold_raised", "gold_stretched", "gold_scale")
 
 
 class LabelSource(msgspec.Struct, frozen=True):
-    """A file of labels that went into a gold set."""
+    """A file of labels merged into a gold set."""
 
     file: str
     hash: str
-    labels: int  # of people, with a grade
+    labels: int  # human labels with a grade
 
 
 class Merging(SavedObject, frozen=True, kw_only=True):
-    """What `karat labels merge` did; also the provenance in the first line of the new gold set."""
+    """What `karat labels merge` did. Also the provenance in the first line of the new gold set."""
 
     schema: Literal["karat/merging/1"] = "karat/merging/1"
     gold: str
-    dataset: Dataset  # the gold set before
+    dataset: Dataset  # the old gold set
     version: str  # of the new one
     labels: list[LabelSource]
-    annotators: dict[str, int]  # those whose labels were added, and how many
+    annotators: dict[str, int]  # annotator → labels added
     added: int
     relevant: int  # of these
-    queries: int  # that got one
-    by_judges: int  # labels of models, left out: they are no gold
-    last: str | None  # time of the latest label that was added
+    queries: int  # with an added label
+    by_judges: int  # judge labels, left out: they are not gold
+    last: str | None  # time of the latest added label
     highest: float  # grade of the labels' scale
     audit: list[Entry]  # what was left out or changed, and why
 
 
 class GoldVersion(Bulk, frozen=True):
-    """A gold set with labels in it, and how it came about."""
+    """A gold set with merged labels, and how it was made."""
 
     gold: Gold
     merging: Merging
-    notes: dict[int, dict[str, Any]]  # who labelled each row that was added
+    notes: dict[int, dict[str, Any]]  # added row → its annotator
 
     def text(self) -> bytes:
-        """As a file."""
+        """The file contents."""
         return b"".join(gold_lines(self.gold, {"provenance": self.merging}, self.notes))
 
 
@@ -72,16 +72,16 @@ def merge_labels(
     highest: float = HIGHEST,
     gold_scale: float | None = None,
 ) -> GoldVersion:
-    """A new version of the gold set, with the labels that people gave to pairs that it does not judge.
+    """Make a new version of the gold set with human labels for pairs that it does not judge.
 
-    Labels of models are left out and counted. Annotators who disagree are refused, as in `with_labels`. `version`:
-    its name (default: that of the gold set, and a hash of the labels).
+    Judge labels are left out and counted. Raises if annotators disagree, as in `with_labels`. `version`: its name
+    (default: that of the gold set and a hash of the labels).
     """
     every = read_labels(*files, highest=highest)
     people = every.of({label.key for label in every}, "human")
     if not people.graded():
-        what = "no label of a person with a grade"
-        hint = "labels of a judge stay beside the gold set: karat eval --labels"
+        what = "no human label with a grade"
+        hint = "judge labels are not merged: use karat eval --labels"
         raise InputError(what, code="no-labels", file=" and ".join(map(str, files)), hint=hint)
     merged = with_labels(gold, people, doc_of=doc_of, highest=highest, gold_scale=gold_scale)
     added = _added(gold, merged, people)
@@ -109,7 +109,7 @@ def merge_labels(
 
 
 def _added(before: Gold, after: Gold, labels: Labels) -> dict[int, Label]:
-    """Row of the new gold set → the label that it comes from."""
+    """Row of the new gold set → its label."""
     said = {label.key: label for label in labels.graded()}
     known = set(zip(before.query_of_item.tolist(), before.ids, before.kinds.tolist(), strict=True))
     rows = zip(after.query_of_item.tolist(), after.ids, after.kinds.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Pooling: what several runs found and nobody has judged, ready to be labelled."""
+"""Pooling: collect unjudged hits of several runs for labelling."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ class Pooling(SavedObject, frozen=True, kw_only=True):
     gold: str
     dataset: Dataset
     k: int
-    found: int  # different pairs among the first k hits of the runs
-    judged: int  # of them, those that have a grade already
-    no_answer_queries: int  # queries that have no answer, whose hits nobody needs to judge
-    metric: str | None = None  # what influence is measured by
-    without_influence: int = 0  # pairs left out, because no grade of theirs would change the comparison
+    found: int  # distinct pairs among the first k hits of the runs
+    judged: int  # of them, those that already have a grade
+    no_answer_queries: int  # queries without an answer, whose hits need no labels
+    metric: str | None = None  # used to measure influence
+    without_influence: int = 0  # pairs left out because no grade would change the comparison
     chosen: Literal["all", "budget", "sample"] = "all"
-    drawn_from: int  # pairs that were there to choose from
+    drawn_from: int  # pairs to choose from
     pairs: int  # pairs in the pool
     queries: int  # queries in the pool
     near_duplicates: int  # pairs whose text nearly repeats another of the same query
     without_text: int
-    influence_share: float | None = None  # of the influence of all pairs that wait for a label, that of the pool's
+    influence_share: float | None = None  # the pool's share of the influence of all unlabelled pairs
     seed: int
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """The pairs, in the order in which they are to be labelled, and how they came together."""
+    """The pairs in labelling order, and a summary of how they were chosen."""
 
     entries: list[PoolEntry]
     summary: Pooling
@@ -87,19 +87,19 @@ def make_pool(
     seed: int = 0,
     doc_of: str = "#",
 ) -> Pool:
-    """Pairs of a query and one of the first k hits of any run that the gold set does not judge.
+    """Pool pairs of a query and an unjudged hit among the first k of any run.
 
     - `only_differences`: only pairs that can change the comparison of the runs, one label at a time.
-    - `budget`: the so many pairs with the greatest influence on the comparison, by `metric` (default ndcg@k).
-    - `sample`: so many pairs at random, each with the same known probability.
+    - `budget`: this many pairs, those with the greatest influence on the comparison, by `metric` (default ndcg@k).
+    - `sample`: this many pairs at random, all with the same known probability.
     """
     if budget is not None and sample is not None:
-        what = "a budget picks and a sample draws: not both"
-        raise ConfigError(what, code="contradiction", hint="give one of the two")
+        what = "budget and sample cannot be used together"
+        raise ConfigError(what, code="contradiction", hint="use one of them")
     judged = read_gold_or_queries(gold)
     runs = [read_run(run) for run in runs]
     if corpus is not None and not isinstance(corpus, Corpus) and not is_text_folder(corpus):
-        corpus = read_corpus(corpus)  # once for all; a folder of texts is cut for each system
+        corpus = read_corpus(corpus)  # once for all runs; a folder of texts is chunked per system
     measure = parse_metric(metric or f"ndcg@{k}")
     results = _results(runs, judged, k, max(k, measure.k or k), corpus, doc_of)
     pairs, ranks = _collect(judged, results, k)
@@ -139,7 +139,7 @@ def make_pool(
 
 
 def _results(runs: Sequence[Any], gold: Gold, k: int, depth: int, corpus: Any, doc_of: str) -> dict[str, Result]:
-    """Every system of every run, by a name that no other has. `depth`: hits of each query that are looked at."""
+    """Every system of every run, by a unique name. `depth`: hits to keep per query."""
     found: dict[str, Result] = {}
     for run in runs:
         results = evaluate_all(
@@ -159,10 +159,10 @@ def _results(runs: Sequence[Any], gold: Gold, k: int, depth: int, corpus: Any, d
 
 
 def _collect(gold: Gold, results: dict[str, Result], k: int) -> tuple[list[FoundPair], list[tuple[int, float]]]:
-    """The first hits of all runs together, each pair once; and (rank, grade) of all judged hits of all runs.
+    """The first hits of all runs, each pair once, and (rank, grade) of all judged hits of all runs.
 
-    The order does not depend on that of the runs. Of a query, what is judged comes first: a text that repeats a judged
-    one should name it.
+    The order does not depend on the order of the runs. Judged pairs of a query come first, so that near duplicates
+    refer to them.
     """
     wanted = {query: k for at, query in enumerate(gold.queries) if not gold.no_answer[at]}
     by_query: dict[str, dict[str, FoundPair]] = {}
@@ -189,7 +189,7 @@ def _collect(gold: Gold, results: dict[str, Result], k: int) -> tuple[list[Found
 def _choose(
     pairs: list[FoundPair], budget: int | None, sample: int | None, rng: np.random.Generator
 ) -> tuple[list[FoundPair], float | None]:
-    """The pairs for the pool, and with which probability each came in; a picked one has none."""
+    """The pairs for the pool, and their inclusion probability; None if they were picked by influence."""
     wanted = budget if budget is not None else sample
     if wanted is not None and wanted < 1:
         raise ConfigError("nothing to label", code="bad-setting", expected="1 or more pairs", got=wanted)
@@ -198,15 +198,15 @@ def _choose(
     if sample is not None:
         drawn = np.sort(rng.choice(len(pairs), sample, replace=False))
         return [pairs[i] for i in drawn.tolist()], sample / len(pairs)
-    # Those that come to the same are picked at random, not by the order of their ids.
+    # Ties are broken at random, not by the order of ids.
     chance = rng.random(len(pairs))
     order = np.lexsort((chance, np.array([-(pair.expected or 0.0) for pair in pairs])))
     return [pairs[i] for i in np.sort(order[:wanted]).tolist()], None
 
 
 def _shuffled(pairs: list[FoundPair], rng: np.random.Generator) -> list[FoundPair]:
-    """Queries in any order, and the passages of each: neither ranks nor runs can be told from it. Those of one query
-    stay together, so that whoever labels reads it once."""
+    """Shuffle queries, and the passages of each, so that the order does not reveal ranks or runs. Passages of one query
+    stay together, so that annotators read it once."""
     by_query: dict[str, list[FoundPair]] = {}
     for pair in pairs:
         by_query.setdefault(pair.query, []).append(pair)
@@ -233,12 +233,12 @@ def _entry(pair: FoundPair, gold: Gold, corpora: Iterable[Corpus], probability: 
 
 
 def _nothing(gold: Gold, pairs: list[FoundPair], waiting: list[FoundPair], k: int) -> InputError:
-    what, more = "no pair that waits for a label would change the comparison", {}
+    what, more = "no unlabelled pair would change the comparison", {}
     if not pairs:
         what = "the runs have no hits for queries with an answer"
     elif not waiting:
-        what = f"all {len(pairs):,} pairs of the first {k} hits are judged already"
-        more = {"file": gold.label, "hint": "pool deeper with --k, or other runs"}
+        what = f"all {len(pairs):,} pairs among the first {k} hits are already judged"
+        more = {"file": gold.label, "hint": "pool more hits with --depth, or add other runs"}
     else:
-        more = {"hint": "without --only-differences all of them are pooled"}
+        more = {"hint": "remove --only-differences to pool all of them"}
     return InputError(f"nothing to label: {what}", code="nothing-to-label", **more)  # type: ignore[arg-type]

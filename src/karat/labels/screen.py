@@ -1,4 +1,4 @@
-"""A pair on a terminal, and the keys that label it."""
+"""Label pairs in a terminal with single keys."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from karat.results.queries.shown import shared_words
 _JOINERS = "\u200c\u200d\u00ad"  # invisible, and a part of words and emoji
 _END, _INTERRUPT = "\x04", "\x03"
 _ESCAPE = "\x1b"
-_PATIENCE = 0.05  # seconds in which the rest of an arrow key comes
+_PATIENCE = 0.05  # seconds to wait for the rest of an arrow key
 _WIDTH = 100
 
 
 class _Console(Console):
-    """rich ends the process with code 1 when its reader goes away; that is the command line's to decide."""
+    """A console that raises BrokenPipeError instead of exiting with code 1, so that the command line can decide."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def terminal_console() -> Console:
-    """Standard output: as wide as the terminal, but never over 100 columns."""
+    """Standard output, as wide as the terminal but at most 100 columns."""
     console = _Console(highlight=False, soft_wrap=False)
     console.width = min(console.width, _WIDTH)
     return console
 
 
 def escaped(text: str) -> str:
-    """Text in which nothing can move the cursor, colour the screen or turn the direction of writing.
+    """Text that cannot move the cursor, colour the screen or change the writing direction.
 
     >>> escaped("a\\x1b[2Jb\\u202ec\\td\\n")
     'a\\\\x1b[2Jb\\\\u202ec    d\\n'
@@ -58,7 +58,7 @@ def _line(text: str) -> str:
 
 
 def label_by_keys(session: Session, keys: Keyboard, console: Console, highest: int) -> None:
-    """Show pair after pair until all are labelled or somebody has had enough."""
+    """Show pairs until all are labelled or the user quits."""
     note, said = "", ""
     while True:
         entry = session.current
@@ -68,7 +68,7 @@ def label_by_keys(session: Session, keys: Keyboard, console: Console, highest: i
         if key in ("q", _END, _INTERRUPT, "") or (entry is None and key != "u"):
             return
         if key == "u":
-            note, said = "", "" if session.undo() else "there is no label of yours to undo"
+            note, said = "", "" if session.undo() else "you have no label to undo"
         elif key == "s":
             session.give(None, note)
             note = ""
@@ -79,7 +79,7 @@ def label_by_keys(session: Session, keys: Keyboard, console: Console, highest: i
             session.give(float(key), note)
             note = ""
         else:
-            said = f"{escaped(key)!r} means nothing here"
+            said = f"unknown key {escaped(key)!r}"
 
 
 def _page(entry: PoolEntry, session: Session, highest: int, note: str, said: str) -> RenderableType:
@@ -102,8 +102,8 @@ def _count(session: Session) -> str:
 
 
 def _passage(entry: PoolEntry) -> Panel:
-    """In a frame, so that no passage can be taken for what Karat says."""
-    text = escaped(entry.text or "") or "(this pair has no text: pool with --corpus)"
+    """The passage in a frame, so that it cannot be mistaken for Karat's own text."""
+    text = escaped(entry.text or "") or "(no text; create the pool with --corpus to include it)"
     found = shared_words(entry.query or "", text, entry.language, len(text) + 1)
     shown = Text(found.text)
     for start, end in found.marks:
@@ -115,18 +115,18 @@ def _passage(entry: PoolEntry) -> Panel:
 
 
 def _end(session: Session, said: str) -> RenderableType:
-    undo = Text("u takes the last label back; any other key ends.", style="dim")
-    return Group(Text(f"No pair is left: {_count(session)}."), undo, *([Text(said, style="italic")] if said else []))
+    undo = Text("Press u to undo the last label, any other key to quit.", style="dim")
+    return Group(Text(f"No pairs left: {_count(session)}."), undo, *([Text(said, style="italic")] if said else []))
 
 
 class Keyboard:
-    """Keys as they are pressed. Keys pressed while nobody reads are kept, and nothing is shown of them."""
+    """Reads keys as they are pressed, without echo. Keys pressed early are kept."""
 
     def __init__(self, handle: int, usual: list[Any]) -> None:
         self._handle, self._usual = handle, usual
 
     def key(self) -> str:
-        """The next key; an arrow or function key is one key, whatever digits it sends; "" at the end of the input."""
+        """The next key; "" at the end of the input. An arrow or function key is one key, whatever it sends."""
         found = self._read()
         if found == _ESCAPE and self._more():
             rest = self._read()  # `[` or `O`, then up to a letter or a tilde
@@ -136,7 +136,7 @@ class Keyboard:
         return found
 
     def line(self) -> str:
-        """A line that is shown while it is typed."""
+        """Read a line with echo."""
         import termios
         import tty
 
@@ -161,16 +161,16 @@ class Keyboard:
 
 @contextmanager
 def keyboard() -> Iterator[Keyboard]:
-    """The terminal, key by key, and as it was afterwards."""
+    """Read the terminal key by key, and restore it afterwards."""
     if not sys.stdin.isatty() or not sys.stdout.isatty():
-        hint = "labels may also be written by other programs: docs/labels.md has the format"
-        raise ConfigError("labelling by keys needs a terminal", code="no-terminal", hint=hint)
+        hint = "other programs can also write labels: see docs/labels.md for the format"
+        raise ConfigError("labelling with keys needs a terminal", code="no-terminal", hint=hint)
     try:
         import termios
         import tty
     except ImportError:
-        what = "labelling by keys needs a Unix terminal"
-        raise ConfigError(what, code="no-terminal", hint="under Windows, use WSL") from None
+        what = "labelling with keys needs a Unix terminal"
+        raise ConfigError(what, code="no-terminal", hint="on Windows, use WSL") from None
     handle = sys.stdin.fileno()
     usual = termios.tcgetattr(handle)
     try:

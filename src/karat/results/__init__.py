@@ -1,1 +1,1 @@
-"""Explains: a result, what it is compared with, and what its data tells."""
+"""Explains: results, comparisons, and what their data shows."""

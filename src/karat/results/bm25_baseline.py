@@ -1,4 +1,4 @@
-"""Plain word search in the corpus: the yardstick that stands beside a run."""
+"""BM25 over the corpus, as a baseline for a run."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from karat.scoring.judged import Rules
     from karat.scoring.table import JudgedTable
 
-LISTS = "bm25"  # what its lists are called among those of a run
-DEPTH = 50  # as deep as `karat run` looks
-_MOST = 20_000_000  # characters; to index so many takes some seconds, more nobody asked for
+LISTS = "bm25"  # the name of its lists among those of a run
+DEPTH = 50  # as in `karat run`
+_MOST = 20_000_000  # characters; indexing this many takes a few seconds
 
 
 def mark_depth(tables: Mapping[View, JudgedTable], rules: Rules) -> int:
-    """Hits per query that BM25 may return beside a run: as many as the longest list of the run has.
+    """Hits per query that BM25 may return: as many as the longest list of the run has.
 
-    A threshold cuts by the run's own scores, which says nothing of how many hits were requested.
+    With a score threshold, the length of the lists does not show how many hits were requested.
     """
     if rules.min_score is not None:
         return rules.top_k or DEPTH
@@ -37,14 +37,14 @@ def mark_depth(tables: Mapping[View, JudgedTable], rules: Rules) -> int:
 
 
 class NoWordSearch(KaratError):
-    """Why there are no lists of word search."""
+    """Why there are no BM25 lists."""
 
     code = "no-word-search"
 
 
 def word_search(corpus: Corpus) -> BM25:
-    """BM25 over a corpus, indexed once. Raises MissingExtra where the package for it is not installed."""
-    from karat.retrievers.bm25 import BM25  # few who score search
+    """BM25 over a corpus, indexed once. Raises MissingExtra if its package is not installed."""
+    from karat.retrievers.bm25 import BM25  # rarely needed
 
     made: list[BM25] = corpus.__dict__.setdefault("_word_search", [])
     if not made:
@@ -55,7 +55,7 @@ def word_search(corpus: Corpus) -> BM25:
 
 
 class WordSearch(Run):
-    """What BM25 finds for the queries of a gold set, searched for when it is first read."""
+    """What BM25 finds for the queries of a gold set. It searches on first read."""
 
     label = "BM25 over the corpus"
 
@@ -63,7 +63,7 @@ class WordSearch(Run):
         self._corpus, self._gold, self.depth = corpus, gold, depth
 
     def to_depth(self, depth: int) -> WordSearch:
-        """The same search with as many hits per query."""
+        """The same search with this many hits per query."""
         return WordSearch(self._corpus, self._gold, depth)
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
@@ -90,7 +90,7 @@ class WordSearch(Run):
             raise NoWordSearch("the queries of the gold set have no text")
         if sum(map(len, self._corpus.texts)) > _MOST:
             raise NoWordSearch(
-                "the corpus is too large to search on the way", hint="`karat run bm25` once, then --bm25 its run log"
+                "the corpus is too large for BM25 here", hint="run `karat run bm25` once, then pass its log with --bm25"
             )
         try:
             return word_search(self._corpus)

@@ -1,4 +1,4 @@
-"""What is in these files, without scoring them."""
+"""Check the contents of files without scoring them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from karat.scoring.ranking import drop_repeats, inspect_order
 
 
 class Checked(msgspec.Struct):
-    """One file: what it is, what it holds, what was found."""
+    """One file: its kind, its contents, and what was found."""
 
     file: str
     kind: Literal["run", "gold", "unusable"]
@@ -37,7 +37,7 @@ class Checked(msgspec.Struct):
 def check_files(
     files: list[str], target: str | None = None, fields: FieldMap | None = None, gold: str | None = None
 ) -> list[Checked]:
-    """`fields`: a map of what fields are for, for all files; `gold`: the gold set, so that the others are runs."""
+    """Check files. `fields`: a field map for all files; `gold`: the gold set, so the others are runs."""
     golds: dict[str, Gold] = {}
     runs: dict[str, Run] = {}
     said: dict[str, Literal["run", "gold"]] = {}
@@ -45,7 +45,7 @@ def check_files(
         said = {**dict.fromkeys(files, "run"), gold: "gold"}
     files = list(dict.fromkeys([*files, *([] if gold is None else [gold])]))
     kinds = {file: _kind(file, fields) for file in files}
-    # What may be either is a run beside a file that is surely gold.
+    # If one file is certainly gold, a file that may be either is a run.
     if any(kind is not None and kind[0] == "gold" and kind[2] for kind in kinds.values()):
         said |= {file: "run" for file, kind in kinds.items() if kind is not None and not kind[2] and file not in said}
     checked = [_check(file, target, fields, golds, runs, said.get(file)) for file in files]
@@ -58,7 +58,7 @@ def check_files(
 
 
 def _kind(file: str, fields: FieldMap | None) -> tuple[str, str, bool] | None:
-    """What a file is; None where that cannot be said, for `_check` to say why."""
+    """The kind of a file; None if it is unknown, for `_check` to say why."""
     try:
         return find_kind(Source(file), fields)
     except KaratError:
@@ -73,7 +73,7 @@ def _check(
     runs: dict[str, Run],
     said: Literal["run", "gold"] | None,
 ) -> Checked:
-    """`said`: what the file is, where that is known from elsewhere."""
+    """Check one file. `said`: its kind, if already known."""
     try:
         kind, name, sure = find_kind(Source(file), fields)
         if (said or kind) == "gold":
@@ -135,13 +135,13 @@ def _match(found: Checked, run: Run, gold: Gold) -> None:
     found.audit = list(audit)
     if not known:
         near = next((entry.examples[0] for entry in audit if entry.code == "near_queries"), None)
-        hint = "" if near is None else f" ({near}; --normalize-ids takes them as the same)"
+        hint = "" if near is None else f" ({near}; --normalize-ids treats them as the same)"
         found.error = f"{gold.label} has none of the queries of {found.file}{hint}"
     return None
 
 
 class _Covered:
-    """What one system has of the gold set."""
+    """What one system covers of the gold set."""
 
     def __init__(self, gold: Gold) -> None:
         self.gold, self._watch = gold, NameWatch(gold, DocRule())

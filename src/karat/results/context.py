@@ -1,4 +1,4 @@
-"""What a result was given besides the run and the gold set, and what it brings along from a file."""
+"""Inputs of a result other than run and gold set, and values that it loads from a file."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 
 
 class Precomputed(msgspec.Struct, frozen=True):
-    """What a result brings along from a file, because it was computed from what the file does not hold."""
+    """Values loaded from a file because they were computed from data that the file does not have."""
 
     analyses: Analyses | None = None
     findings: list[Finding] | None = None
     summary: dict[str, SummaryRow] = {}  # for ceilings and floors
     bm25: dict[str, float | None] = {}
-    definitions: dict[str, int] = {}  # versions of the metrics when it was saved
+    definitions: dict[str, int] = {}  # versions of the metrics when the result was saved
     wrong_hits_judged: bool | None = None
-    says_score_width: bool = True  # files of older versions do not say how scores were compared
+    says_score_width: bool = True  # files of older versions do not record how scores were compared
     bands: list[Reading] | None = None
     sweep: Sweep | None = None
     triage: Any = None
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What an evaluation was given besides the run and the gold set."""
+    """Inputs of an evaluation other than run and gold set."""
 
     corpus: Corpus | None = None
     labelling: Labelling = msgspec.field(default_factory=Labelling)
-    routes: tuple[str, ...] = ()  # sources of which there is a run that asked them alone
-    sourced: bool = False  # hits may say which source they are from
+    routes: tuple[str, ...] = ()  # sources with a run that searched only them
+    sourced: bool = False  # hits may have a source
     no_bm25: str | None = None  # why there are no BM25 lists although there is a corpus
-    analysed: bool = False  # whether the pass brought what analyses need
+    analysed: bool = False  # whether the pass collected what analyses need
     opened: Mapping[str, Mapping[Level, list[OpenPart]]] = {}  # system → its unjudged hits

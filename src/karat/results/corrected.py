@@ -1,7 +1,7 @@
-"""Precision and RBP as people would have labelled all hits: a judge's labels corrected by those of people.
+"""Estimate precision and RBP as if humans had labelled all hits: judge labels corrected with human labels.
 
-How often a judge errs depends on what it is shown: other queries, lower ranks, other systems. So only labels of the
-run's own hits correct it. Error rates from other pairs are an assumption, made only on request and without an interval.
+A judge's error rates depend on the queries, ranks and systems it sees. So only labels on the run's own hits correct it.
+Error rates from other pairs are an assumption, made only on request and without an interval.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ BORROWED = "error rates of other pairs, assumed to hold here"
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A mean over queries, and how it was reached."""
+    """A mean over queries, and how it was estimated."""
 
     value: float
     low: float | None
     high: float | None
     method: str
-    depth: int | None = None  # rank below which people had no chance to label; the interval holds whatever is there
+    depth: int | None = None  # rank below which no human labels were sampled; the interval allows for anything there
 
 
 class OpenHits(msgspec.Struct, frozen=True):
-    """Hits that the gold does not know, within the cutoff, of queries on which the metric is defined."""
+    """Unjudged hits within the cutoff, for queries for which the metric is defined."""
 
     pairs: list[Named]
     query: Ints  # place among the side's queries
     rank: Ints
     weight: Floats  # what each adds to its query's score if it is relevant
-    judge: Floats  # grades, NaN where there is none
+    judge: Floats  # grades, NaN if there is none
     human: Floats
-    chance: Floats | None  # with which people were asked, where it differs
-    counted: Floats  # what each adds to its query's score already, where labels of people count as gold
+    chance: Floats | None  # of being sampled for human labels, if it differs
+    counted: Floats  # what each already adds to its query's score, if human labels count as gold
 
     @property
     def by_judge(self) -> Bools:
-        """Which have only a judge's label."""
+        """Hits with only a judge label."""
         return ~np.isnan(self.judge) & np.isnan(self.human)
 
     @property
     def sampled(self) -> Bools:
-        """Which tell how far the judge is right: labels of both, and people were asked by chance."""
+        """Hits that show how often the judge is right: they have both labels and were sampled at random."""
         both = ~np.isnan(self.judge) & ~np.isnan(self.human)
         return both if self.chance is None else both & ~np.isnan(self.chance)
 
@@ -73,7 +73,7 @@ class OpenHits(msgspec.Struct, frozen=True):
 
 
 def open_hits(side: Result, metric: Precision | RBP, lists: Lists) -> OpenHits:
-    """Without those that labels of people added to the gold."""
+    """The unjudged hits, without those that human labels added to the gold."""
     place, limit = _places(side, metric, lists), metric.limit(lists.judged)
     at = np.flatnonzero((lists.rank <= limit[lists.query]) & (place[lists.query] >= 0))
     names = [lists.names[i] for i in at.tolist()]
@@ -81,7 +81,8 @@ def open_hits(side: Result, metric: Precision | RBP, lists: Lists) -> OpenHits:
 
 
 def drawn_hits(side: Result, metric: Precision | RBP, lists: Lists) -> OpenHits:
-    """Those among which people drew: also hits that their labels added to the gold, and that the judge labelled."""
+    """The hits that human labels were sampled from: also those that human labels added to the gold and that the judge
+    labelled."""
     hits, rows = open_hits(side, metric, lists), rows_by_people(side)
     if metric.level != "chunk" or not len(rows):
         return hits
@@ -96,7 +97,7 @@ def drawn_hits(side: Result, metric: Precision | RBP, lists: Lists) -> OpenHits:
 
 
 def rows_by_people(side: Result) -> Ints:
-    """Items of the gold that labels of people added, and that tell how far the judge is right."""
+    """Gold items added by human labels that also have a judge label."""
     gold, said = side.data.tables[side.view].gold, side.labelling
     if gold.by_people is None:
         return np.zeros(0, np.int64)
@@ -106,7 +107,7 @@ def rows_by_people(side: Result) -> Ints:
 
 
 def _places(side: Result, metric: Precision | RBP, lists: Lists) -> Ints:
-    """Of each query of the gold: its place among the side's, −1 where the metric is not defined."""
+    """The place of each gold query among the side's queries; −1 if the metric is undefined."""
     place, defined = np.full(lists.judged.n, -1), np.flatnonzero(~np.isnan(side.values[str(metric)]))
     place[side.rows[defined]] = defined
     return place
@@ -131,7 +132,7 @@ def _hits(
 
 
 def looked_up(values: Mapping[Named, float], pairs: Iterable[Named]) -> Floats:
-    """NaN for pairs without one."""
+    """The values of pairs; NaN for pairs without one."""
     return np.array([values.get(pair, np.nan) for pair in pairs], np.float64)
 
 
@@ -146,7 +147,7 @@ def judged_pairs(
     chance: Mapping[Named, float] | None,
     rel: float | None,
 ) -> JudgedPairs:
-    """All pairs of a judge. A unit is a query, for pairs of one query are alike."""
+    """All pairs of a judge. The unit is a query, since pairs of one query are not independent."""
     grades, grade = np.unique(list(judge.values()), return_inverse=True)
     queries, unit = np.unique([query for query, _ in judge], return_inverse=True)
     return JudgedPairs(
@@ -160,7 +161,7 @@ def judged_pairs(
 
 
 def judge_strata(judge: Mapping[Named, float], human: Mapping[Named, float], rel: float | None) -> list[JudgedStratum]:
-    """The pairs of a judge by its grades, lowest first, with what people say of some of them."""
+    """The pairs of a judge by grade, lowest first, with counts of human labels."""
     grades, at = np.unique(list(judge.values()), return_inverse=True)
     said = looked_up(human, judge)
     people = ~np.isnan(said)
@@ -171,7 +172,7 @@ def judge_strata(judge: Mapping[Named, float], human: Mapping[Named, float], rel
 
 
 def corrected(side: Result, metric: Precision | RBP, lists: Lists) -> Estimate | NoEstimate | None:
-    """The mean over queries as people would have labelled all hits; None where the metric is not defined."""
+    """The mean over queries as if humans had labelled all hits; None if the metric is undefined."""
     if np.isnan(side.values[str(metric)]).all():
         return None
     own = _OwnHits(side, metric, drawn_hits(side, metric, lists))
@@ -184,9 +185,9 @@ def corrected(side: Result, metric: Precision | RBP, lists: Lists) -> Estimate |
 
 
 def labels_elsewhere(side: Result, lists: Lists) -> bool:
-    """Whether people's labels are of the hits of another run."""
+    """Whether the human labels come from the hits of another run."""
     said, gold, mine = side.labelling, lists.judged.gold, side.data.tables[side.view].gold
-    if said.weighted:  # by their chances, each label says for how many hits it stands
+    if said.weighted:  # each label's weight says how many hits it represents
         return False
     by_people = set(rows_by_people(side).tolist())
     own = {(gold.queries[q], name) for q, name in zip(lists.query.tolist(), lists.names, strict=True)}
@@ -201,7 +202,7 @@ def labels_elsewhere(side: Result, lists: Lists) -> bool:
 
 
 class _OwnHits(msgspec.Struct, frozen=True, dict=True):
-    """The open hits of one run, and what the labels of people among them tell about the others."""
+    """The unjudged hits of one run, and what human labels on some of them imply for the others."""
 
     side: Result
     metric: Precision | RBP
@@ -217,12 +218,12 @@ class _OwnHits(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def estimated(self) -> Bools:
-        """Hits of grades of which some have no label by people. The others are known."""
+        """Hits with a judge grade for which some hits have no human label. The others are known."""
         return ~np.isnan(self.hits.judge) & np.isin(self.hits.judge, self.hits.judge[self.hits.by_judge])
 
     @cached_property
     def depth(self) -> int | None:
-        """The rank below which people were never asked, if there is one."""
+        """The rank below which no hits were sampled for human labels, if there is one."""
         return deepest_rank(self.hits.rank[self.estimated], self.hits.sampled[self.estimated])
 
     @cached_property
@@ -231,7 +232,7 @@ class _OwnHits(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def unit(self) -> Ints:
-        """Of each query of the side: its number, or that of its conversation, among those that are defined."""
+        """The unit of each query (the query or its conversation), numbered among the defined ones."""
         defined = ~np.isnan(self.side.values[str(self.metric)])
         clusters = self.side.columns.clusters
         numbers = np.arange(len(defined)) if clusters is None else clusters
@@ -261,7 +262,7 @@ class _OwnHits(msgspec.Struct, frozen=True, dict=True):
         ).strata()
 
     def unfair(self, lists: Lists) -> NoEstimate | None:
-        """Why people's labels of these hits are no fair sample of them, as far as the data can tell."""
+        """Why the human labels are not a fair sample of these hits, as far as the data shows."""
         if not self.said.human or not self.hits.sampled.any() or not self.estimated.any():
             return None
         name, hits = str(self.metric), int(self.hits.by_judge.sum())
@@ -273,7 +274,7 @@ class _OwnHits(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def bands(self) -> RankBands:
-        """Labels drawn with known chances are weighted by them; others should be alike at all ranks."""
+        """Rank bands. Labels sampled with known chances are weighted; others should be even over the ranks."""
         at, hits = self.inside, self.hits
         if self.said.weighted or not at.any():
             return RankBands(None)
@@ -286,7 +287,7 @@ class _OwnHits(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def known(self) -> Floats:
-        """What gold and people know, summed by unit."""
+        """The score from gold and human labels, summed by unit."""
         values = self.side.values[str(self.metric)]
         defined = ~np.isnan(values)
         told = ~self.estimated & (self.people > 0)
@@ -301,7 +302,7 @@ class _OwnHits(msgspec.Struct, frozen=True, dict=True):
         hits, strata = self.hits, self.strata
         beyond = self.estimated & ~self.inside
         nobody = np.isnan(hits.judge) & np.isnan(hits.human)
-        loose = np.where(beyond | nobody, hits.weight, 0.0)  # relevant or not, for all that is known
+        loose = np.where(beyond | nobody, hits.weight, 0.0)  # may be relevant or not
         found = post_stratified(
             self.known,
             self._by_unit(np.flatnonzero(self.unit >= 0), np.ones((self.unit >= 0).sum())),
@@ -313,19 +314,19 @@ class _OwnHits(msgspec.Struct, frozen=True, dict=True):
         return Estimate(*found, BY_WEIGHTS if self.said.weighted else BY_STRATA, self.depth)
 
     def mean(self, share: Floats) -> float:
-        """With a share that is relevant of each hit that is estimated."""
+        """The mean with this share of relevance for each estimated hit."""
         told = np.where(np.isnan(self.people), share, self.people)
         rest = (self.hits.weight * told)[self.estimated].sum()
         return float((self.known.sum() + rest) / (self.unit >= 0).sum())
 
     def _guessed(self, strata: Strata) -> Floats:
-        """The share of each hit, by what the judge means by its grade."""
+        """The estimated relevance of each hit, given the judge's grade."""
         labelled, relevant = strata.labelled.sum(axis=0), strata.relevant.sum(axis=0)
         no, yes = (relevant[kind].sum() / max(labelled[kind].sum(), 1) for kind in (~strata.positive, strata.positive))
         return np.asarray(np.where(relevance(np.nan_to_num(self.hits.judge), self.metric.rel), yes, no), np.float64)
 
     def borrowed(self) -> Floats | None:
-        """What share of each hit's kind is relevant among other pairs; None where that is not known either."""
+        """The share of relevant pairs of each hit's kind among other pairs; None if unknown."""
         said, rel = self.said, self.metric.rel
         if said.human:
             every = judged_pairs(said.judge, said.human, said.probability if said.weighted else None, rel).strata()

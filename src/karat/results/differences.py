@@ -1,4 +1,4 @@
-"""Paired differences: what a candidate changes on the queries that both runs have."""
+"""Paired differences between two runs on the queries that both have."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from karat.statistics.sums import sum_up
 
 SAME = 1e-9  # scores that differ by less differ by rounding
 ROUNDING = 1e-12
-_MANY = 2_000  # differences, from which on flipped signs need not be drawn only to say whether p is small
+_MANY = 2_000  # from this many differences on, a quick p uses the normal approximation
 
 
 InAWord: TypeAlias = Literal["better", "worse", "unclear", "same", "too few", "undefined"]
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One metric of two runs, on the queries on which it is defined for both."""
+    """The difference in one metric between two runs, on the queries for which both have it."""
 
     metric: str
     n: int
@@ -37,15 +37,15 @@ class Difference(msgspec.Struct, frozen=True):
     delta: float | None  # candidate − baseline
     low: float | None = None
     high: float | None = None
-    p: float | None = None  # null for quantiles, which have an interval only, and where nobody asked for it
+    p: float | None = None  # null for quantiles, which only have an interval, and if not requested
     wins: int = 0  # queries on which the candidate is better
     ties: int = 0
     losses: int = 0
-    few: bool = False  # too few queries to judge by
+    few: bool = False  # too few queries to rely on
     p_holm: float | None = None  # adjusted for all comparisons of the table: for decisions
     p_bh: float | None = None  # adjusted for all comparisons of the table: for exploration
-    certain: bool = False  # beyond chance: the interval leaves out 0 and p is at most 1 − level
-    reading: InAWord = "undefined"  # what interval and p say together, in a word
+    certain: bool = False  # beyond chance: the interval excludes 0 and p is at most 1 − level
+    reading: InAWord = "undefined"  # interval and p together, in one word
 
     def __repr__(self) -> str:
         if self.delta is None:
@@ -56,7 +56,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def reading_of(delta: float | None, direction: str, *, certain: bool, few: bool, moved: bool) -> InAWord:
-    """What interval and p say together, in a word."""
+    """Sum up interval and p in one word."""
     if delta is None:
         return "undefined"
     if few:
@@ -117,7 +117,7 @@ class Paired(Bulk, frozen=True):
         )
 
     def _is_certain(self, metric: Metric, there: Bools, sampling: Sampling, limits: Limits, p: float | None) -> bool:
-        """Whether interval and p both say that there is a difference. A quantile has no p: its interval decides."""
+        """Whether interval and p both show a difference. A quantile has no p: its interval decides."""
         low, high = limits
         if low is None or high is None or low <= 0 <= high:
             return False
@@ -145,7 +145,7 @@ class Paired(Bulk, frozen=True):
         return mean_limits(sums, self._ends(metric, ~np.isnan(deltas)), sampling)
 
     def _ends(self, metric: Metric, there: Bools) -> Range:
-        """A difference goes from one end of a query to the other, at most."""
+        """The smallest and largest possible difference."""
         if self._own_votes(metric):
             return -math.inf, math.inf
         known = [side.extremes for side in (self.baseline, self.candidate) if side.extremes is not None]
@@ -157,7 +157,7 @@ class Paired(Bulk, frozen=True):
         return -span, span
 
     def _moved(self, metric: Metric) -> tuple[Floats, Floats | None]:
-        """What each query adds to the difference of the means, and how much it counts there."""
+        """What each query adds to the difference of the means, and its weight."""
         deltas, votes = self.deltas(metric), self.baseline.weights.get(str(metric))
         if not self._own_votes(metric):
             return deltas, votes
@@ -166,13 +166,13 @@ class Paired(Bulk, frozen=True):
         return after - before, None
 
     def _own_votes(self, metric: Metric) -> bool:
-        """Whether each run divides by something of its own, such as the links that it made."""
+        """Whether the runs have different weights, such as the number of links that each made."""
         before, after = (side.weights.get(str(metric)) for side in (self.baseline, self.candidate))
         return before is not None and after is not None and not np.array_equal(before, after)
 
 
 def _linear(side: Scores, metric: Metric, there: Bools) -> Floats:
-    """Values without votes whose mean is the mean by votes, and whose spread is its spread (the delta method)."""
+    """Unweighted values with the mean and the spread of the weighted mean (the delta method)."""
     values, votes = (np.where(there, column[str(metric)], np.nan) for column in (side.values, side.weights))
     mean, vote = mean_of(values, votes), mean_of(votes)
     return values if mean is None or vote is None else np.asarray(mean + votes * (values - mean) / vote)

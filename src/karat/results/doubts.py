@@ -1,4 +1,4 @@
-"""Doubts in words: what is wrong with the data, and what to type. Every surface says it from here."""
+"""Sentences about doubtful data, for all outputs: what is wrong, and what to type."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _SHOWN = 60  # characters of an id
 
 
 def read_first(result: Result) -> list[str]:
-    """What a reader must know before any number: queries that were lost, and a sentence or two for each doubt."""
+    """What a reader must know before any number: failed or missing queries, and a sentence or two for each doubt."""
     return [*_lost(result), *_near_queries(result), *doubt_text(_told(result))]
 
 
 def ways_out(result: Result) -> list[str]:
-    """What to try, the likeliest first."""
+    """What to try, most likely first."""
     failed = result.audit["failed_queries"] and lost_queries(result) is not None
-    again = ["ask the failed queries again: karat run … --retry-failed"] if failed else []
+    again = ["run the failed queries again: karat run … --retry-failed"] if failed else []
     return [*again, *what_to_do(_told(result))]
 
 
 def _told(result: Result) -> Doubts:
-    """Where most queries failed, that nothing was found says nothing about ids."""
+    """The doubts, without those about ids after an outage: failed queries explain why nothing was found."""
     doubts = result.doubts
     if doubts.ids is not None and not doubts.ids.sure and is_outage(result.audit, len(result.rows)):
         return replace(doubts, ids=None)
@@ -40,7 +40,7 @@ def _told(result: Result) -> Doubts:
 
 
 def _lost(result: Result) -> Iterator[str]:
-    """That so many queries failed or are missing that the means say little."""
+    """Say that too many queries failed or are missing for the means to be meaningful."""
     lost, entries = lost_queries(result), {entry.code: entry for entry in result.audit}
     if lost is not None:
         failed = entries.get("failed_queries")
@@ -48,7 +48,7 @@ def _lost(result: Result) -> Iterator[str]:
         if is_outage(result.audit, len(result.rows)):
             yield f"{lost}{such_as}. They count as not found, so the scores say little about the retriever."
         else:
-            yield f"{lost}{such_as}. Missing queries are left out: the scores are those of the rest."
+            yield f"{lost}{such_as}. Missing queries are left out: the scores cover only the rest."
 
 
 def _near_queries(result: Result) -> list[str]:
@@ -56,13 +56,13 @@ def _near_queries(result: Result) -> list[str]:
     if found is None:
         return []
     return [
-        f"{counted(found.count)} of the run left out, although the gold set has an id that differs only in how it is "
-        f"written ({found.examples[0]}). --normalize-ids takes them as the same."
+        f"{counted(found.count)} of the run left out, although the gold set has an id that differs only in spelling "
+        f"({found.examples[0]}). --normalize-ids treats them as the same."
     ]
 
 
 def in_doubt(result: Result) -> str | None:
-    """Why the scores of a result say little of the retriever, in a few words; None where they do."""
+    """Why the scores say little about the retriever, in a few words; None if nothing is wrong."""
     doubts = _told(result)
     if doubts.ids is not None:
         return "ids do not match" if doubts.ids.sure else "no hit is a gold item"
@@ -74,7 +74,7 @@ def in_doubt(result: Result) -> str | None:
 
 
 def lost_queries(result: Result) -> str | None:
-    """How many queries failed or are missing, where that is more than gates allow."""
+    """How many queries failed or are missing, if that is more than gates allow."""
     if result.missing_share <= MOST_MISSING:
         return None
     skipped = result.audit["missing_skipped"]
@@ -95,68 +95,70 @@ def doubt_text(doubts: Doubts) -> list[str]:
 
 
 def what_to_do(doubts: Doubts) -> list[str]:
-    """What to try for ids that do not match, the likeliest first."""
+    """What to try if ids do not match, most likely first."""
     if doubts.ids is None:
         return []
-    near = ["--normalize-ids compares ids in one form"] if doubts.near is not None else []
+    near = ["compare normalized ids: --normalize-ids"] if doubts.near is not None else []
     return [*near, *(_OTHER_CHUNKS if doubts.ids.documents else _OTHER_NAMES), *([] if doubts.ids.corpus else _CORPUS)]
 
 
-_PASSAGES = "label passages (`doc_id` with `quote`) or evidence texts: both are found in any chunks"
+_PASSAGES = "label passages (`doc_id` with `quote`) or evidence texts: both work with any chunking"
 _SYNTHESIZE = "make a gold set from your own chunks: karat synthesize"
 _OTHER_CHUNKS = (
-    "ask for documents instead of chunks: --by-document, or metrics with level=doc",
+    "score documents instead of chunks: --by-document, or metrics with level=doc",
     _PASSAGES,
     _SYNTHESIZE,
 )
 _OTHER_NAMES = (
-    "name the field that holds the gold set's ids: --map chunk_id=FIELD",
-    "say how a chunk's id tells its document, if the gold set names documents: --doc-of",
+    "name the field with the gold set's ids: --map chunk_id=FIELD",
+    "if the gold set has document ids, say how to get them from chunk ids: --doc-of",
     _PASSAGES,
     _SYNTHESIZE,
 )
-_CORPUS = ("give the corpus, which tells what both sides name: --corpus FILE",)
+_CORPUS = ("pass the corpus, which shows what the ids of both sides mean: --corpus FILE",)
 
 
 def _mismatch(found: IdMismatch) -> str:
-    examples = f"The run has {_quoted(found.run_id)}, the gold set {_quoted(found.gold_id)}."
+    examples = f"The run has {_quoted(found.run_id)}, the gold set has {_quoted(found.gold_id)}."
     nothing = f"no hit is a gold item, for any of {counted(found.queries)}"
     if not found.sure:
         return (
-            f"{nothing[0].upper()}{nothing[1:]}: the run finds nothing, or it names items differently than the gold "
-            f"set does. {examples}"
+            f"{nothing[0].upper()}{nothing[1:]}: the run finds nothing, or its ids differ from those of the gold set. "
+            f"{examples}"
         )
-    kind = "cut documents into other chunks" if found.documents else "name items differently"
-    return f"Run and gold set {kind}: {nothing}. {examples}{_KNOWN.get(found.why, '')} Scores by id say nothing here."
+    kind = "split documents into different chunks" if found.documents else "use different ids"
+    known = _KNOWN.get(found.why, "")
+    return f"Run and gold set {kind}: {nothing}. {examples}{known} Scores by id are meaningless here."
 
 
 _KNOWN = {
-    "corpus-gold": " The corpus has the items of the run, and not those of the gold set.",
-    "corpus-run": " The corpus has the items of the gold set, and not those of the run.",
+    "corpus-gold": " The corpus has the items of the run, but not those of the gold set.",
+    "corpus-run": " The corpus has the items of the gold set, but not those of the run.",
 }
 
 
 def _near(found: NearIds, *, alone: bool) -> str:
-    differ = "only in a prefix" if found.how == "prefix" else "only in how it is written"
-    if not alone:  # the examples are given already
-        of = f"Of {counted(found.count, 'gold item')} the query has a hit whose id differs {differ}"
-        return f"{of}: --normalize-ids takes them as the same."
+    differ = "only in a prefix" if found.how == "prefix" else "only in spelling"
+    if not alone:  # examples are already given
+        of = f"For {counted(found.count, 'gold item')}, the query has a hit whose id differs {differ}"
+        return f"{of}: --normalize-ids treats them as the same."
     pair = found.examples[0]
     return (
         f"{counted(found.count, 'gold item')} not found, although the id of a hit differs {differ}: the run has "
-        f"{_quoted(pair.run)}, the gold set {_quoted(pair.gold)}. --normalize-ids takes them as the same."
+        f"{_quoted(pair.run)}, the gold set has {_quoted(pair.gold)}. --normalize-ids treats them as the same."
     )
 
 
 def _rising(found: RisingScores) -> str:
     if found.field is not None:
         return (
-            f"Hits are ordered by {_quoted(found.field)}, and the highest value counts as the best. If these are "
-            "distances, say --scores lower-is-better; else say --scores higher-is-better."
+            f"Hits are ordered by {_quoted(found.field)}, highest first. If these are distances, use "
+            "--scores lower-is-better; otherwise use --scores higher-is-better."
         )
     return (
-        f"Scores rise along the lists of {found.queries:,} of {counted(found.of)}, and the highest counts as the best. "
-        "If they are distances, say --scores lower-is-better, or log score_order; else say --scores higher-is-better."
+        f"Scores rise down the lists of {found.queries:,} of {counted(found.of)}, but the highest counts as the best. "
+        "If they are distances, use --scores lower-is-better or log score_order; otherwise use "
+        "--scores higher-is-better."
     )
 
 
@@ -168,7 +170,7 @@ def _row_order(found: RowOrder) -> str:
     how = "sorted by id" if found.why == "by-id" else "not together"
     return (
         f"{told}, and the rows of a query are {how}: their order says nothing about relevance. {_RANKED_BY}. If the "
-        "rows are in ranking order all the same, say --scores as-listed."
+        "rows are in ranking order anyway, use --scores as-listed."
     )
 
 
@@ -180,30 +182,30 @@ def _quoted(item: str) -> str:
 
 
 def invalid_reason(doubts: Doubts, metric: Metric, name: str = "The run") -> str | None:
-    """Why a metric of a result cannot be judged; None where nothing speaks against it. `name`: whose result it is."""
+    """Why a metric of a result cannot be judged, or None if it can. `name`: whose result it is."""
     about = doubts.about(metric)
     if about == "ids" and doubts.ids is not None:
         found = doubts.ids
-        kind = "cut into other chunks than" if found.documents else "named differently than"
+        kind = "different chunks from" if found.documents else "different ids from"
         return (
-            f"{name} has items {kind} those of the gold set: {_quoted(found.run_id)}, and in the gold set "
+            f"{name} has {kind} the gold set: {_quoted(found.run_id)}, and in the gold set "
             f"{_quoted(found.gold_id)}. No hit is a gold item, for any of {counted(found.queries)}."
         )
     if about == "scores":
         assert doubts.scores is not None
         field = doubts.scores.field
-        have = "scores that rise along its lists" if field is None else f"hits ordered by {_quoted(field)}"
-        return f"{name} has {have}: say --scores lower-is-better or higher-is-better."
+        have = "scores that rise down its lists" if field is None else f"hits ordered by {_quoted(field)}"
+        return f"{name} has {have}: use --scores lower-is-better or higher-is-better."
     if about == "order":
         return (
-            f"{name} has neither rank nor score, and its rows are in no order of relevance. {_RANKED_BY}; or say "
+            f"{name} has neither rank nor score, and its rows are not ordered by relevance. {_RANKED_BY}; or use "
             "--scores as-listed."
         )
     return None
 
 
 def gate_notes(result: Result) -> list[str]:
-    """What is said beside verdicts: of what makes them invalid, the verdicts tell."""
+    """Notes shown with verdicts. What makes a verdict invalid is in the verdict itself."""
     doubts = _told(result)
     unsure = doubts.ids if doubts.ids is not None and not doubts.ids.sure else None
     order = doubts.order if doubts.order is not None and not doubts.order.sure else None
@@ -211,7 +213,7 @@ def gate_notes(result: Result) -> list[str]:
 
 
 def judgeable(metrics: Sequence[Metric], sides: dict[str, Doubts]) -> tuple[list[Metric], list[str]]:
-    """The metrics that nothing speaks against on any side, and why others are left out."""
+    """The metrics that are valid on all sides, and why the others are left out."""
     reasons: dict[str, list[str]] = {}
     kept = []
     for metric in metrics:

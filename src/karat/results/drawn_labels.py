@@ -1,8 +1,8 @@
-"""Whether people's labels of a run's hits are a fair sample of them, as far as the data can tell.
+"""Check whether human labels are a fair sample of a run's hits, as far as the data shows.
 
-A judge's error rates follow from the hits that people labelled too. That holds where chance decided which hits of a
-grade they looked at. Three ways in which it did not can be seen: people looked at the first ranks only, at some ranks
-more than at others, or at the hits of another run (docs/decisions/050-calibrated-intervals.md).
+A judge's error rates are estimated from hits that humans labelled too. That is valid if these hits were sampled at
+random within each grade. Three violations can be detected: humans labelled the first ranks only, some ranks more than
+others, or the hits of another run (docs/decisions/050-calibrated-intervals.md).
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from karat.data.ids import Bools, Ints
 from karat.scoring.extra_labels import Named
 from karat.statistics.calibration import FEW
 
-_EXPECTED = 3  # labels; where chance would have brought as many and none is there, people were never shown these hits
-_UNEVEN = 1.0  # deviations of the mean rank of labels: what is left below it shifts a share by half its error at most
+_EXPECTED = 3  # if this many labels were expected by chance and there are none, these hits were never sampled
+_UNEVEN = 1.0  # deviations of the mean rank of labels: below it, a share shifts by at most half its error
 _SURELY_UNEVEN = 3.0
-_ELSEWHERE = -2.33  # deviations: one fair sample in a hundred has so few labels of the run's own hits
+_ELSEWHERE = -2.33  # deviations: one fair sample in a hundred has so few labels on the run's own hits
 _BANDS = 4
 
 
 def deepest_rank(rank: Ints, labelled: Bools) -> int | None:
-    """The rank below which people were never asked, if there is one."""
+    """The rank below which no hits were sampled for human labels, if there is one."""
     deepest, labels = int(rank[labelled].max(initial=0)), int(labelled.sum())
     never = labels * (rank > deepest).sum() >= _EXPECTED * max(len(rank), 1)
     return deepest if labels and never else None
 
 
 class RankBands(NamedTuple):
-    """Neighbouring ranks that are looked at apart."""
+    """Bands of neighbouring ranks that are estimated separately."""
 
     of: Ints | None  # the band of each hit; None: all ranks together
-    fair: bool = True  # False: people preferred some ranks, and labelled too little to allow for it
+    fair: bool = True  # False: labels favour some ranks, and there are too few to correct for it
 
 
 def rank_bands(rank: Ints, kind: Bools, labelled: Bools) -> RankBands:
-    """Bands with enough labels of either kind, where people did not look at all ranks alike. `kind`: whether the judge
-    calls the hit relevant."""
+    """Bands with enough labels of either kind, if labels are uneven over the ranks. `kind`: whether the judge calls the
+    hit relevant."""
     uneven = abs(_uneven(rank, kind, labelled))
     if uneven <= _UNEVEN:
         return RankBands(None)
     kinds = np.unique(kind)
     counts = np.array([np.bincount(rank[labelled & (kind == k)], minlength=int(rank.max()) + 1) for k in kinds])
-    # Bands of about as many labels each, so that none is cut short by what the first ranks took.
+    # Bands with about the same number of labels, so that the first ranks do not take most of them.
     most = min(_BANDS, int(counts.sum(axis=1).min()) // FEW)
     for bands in range(most, 1, -1):
         found = _bands(counts, bands)
@@ -56,7 +56,7 @@ def rank_bands(rank: Ints, kind: Bools, labelled: Bools) -> RankBands:
 
 
 def _bands(counts: Ints, bands: int) -> Ints | None:
-    """Of each rank its band; None where not each can have enough labels."""
+    """The band of each rank; None if not every band can have enough labels."""
     of_rank, band, inside = np.zeros(counts.shape[1], np.int64), 0, np.zeros(len(counts))
     left, wanted = counts.sum(axis=1), counts.sum() / bands
     for rank in range(counts.shape[1]):
@@ -68,7 +68,7 @@ def _bands(counts: Ints, bands: int) -> Ints | None:
 
 
 def _uneven(rank: Ints, kind: Bools, labelled: Bools) -> float:
-    """How many deviations the ranks of the labels are lower or higher than those of a fair sample."""
+    """How many deviations the ranks of the labels are from those of a fair sample."""
     away = spread = 0.0
     for which in (kind, ~kind):
         ranks, labels = rank[which].astype(np.float64), int(labelled[which].sum())
@@ -81,10 +81,10 @@ def _uneven(rank: Ints, kind: Bools, labelled: Bools) -> float:
 def drawn_elsewhere(
     judge: Mapping[Named, float], people: Container[Named], own: Container[Named], known: Iterable[Named] = ()
 ) -> bool:
-    """Whether people labelled fewer of the run's own hits than of the other pairs that the judge labelled.
+    """Whether fewer of the run's own hits have human labels than of the judge's other pairs.
 
-    Their labels are then of hits of another run. Those that this run has, too, were found twice: no fair sample of it.
-    Query by query and grade by grade, as Mantel and Haenszel do. `known`: pairs of the gold set, which do not count.
+    Then the labels come from another run. Hits that both runs found are not a fair sample of this one. Compared query
+    by query and grade by grade (Mantel-Haenszel). `known`: pairs of the gold set, which do not count.
     """
     skipped = set(known)
     cells: dict[tuple[str, float], list[int]] = {}

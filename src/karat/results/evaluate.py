@@ -1,4 +1,4 @@
-"""The pipeline on one screen: what is needed is declared, the run is read once, and each system becomes a result."""
+"""The pipeline: needs are declared, the run is read once, and each system becomes a result."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ PANEL = (
     "latency_p50",
     "latency_p90",
 )
-# What the diagnosis looks at besides; measured with the panel, never shown in it.
+# Used only by the diagnosis; measured with the panel, never shown in it.
 BACKGROUND = ("recall@20", "recall@50", "rprecision", "route_accuracy")
 BY_DOCUMENT = tuple(f"recall(level=doc)@{k}" for k in (5, 10, 20, 50))
-_NO_TIME = "to leave out newer documents, give queries an as_of, such as 2025-06-01"
+_NO_TIME = "to leave out newer documents, add an as_of to the queries, such as 2025-06-01"
 
 
 @takes(Options)
@@ -67,11 +67,11 @@ def evaluate(
     consumers: Sequence[Consumer] | None = None,
     **options: Unpack[EvaluateKeywords],
 ) -> Result:  # or Results; a union would make type checkers refuse `r["recall@5"].mean` of every run of one system
-    """Score a run against gold: a `Result`, or `Results` by system where the run holds several and `system` names none.
+    """Score a run against gold. Returns a `Result`, or `Results` by system if the run has several and none is named.
 
     `run` and `gold` are paths (any format), dicts, lists of records or frames; `run` may also be a result, which is
-    measured again without its file. `metrics` are names such as `recall@5` (default: the panel). `consumers`: what else
-    the result will be asked for (default: to be saved).
+    measured again without its file. `metrics` are names such as `recall@5` (default: the panel). `consumers`: what the
+    result will be used for (default: to be saved).
     """
     if isinstance(run, Result):
         return run if metrics is None else run.measure(metrics)
@@ -94,7 +94,7 @@ def evaluate_all(
 
 
 def _hashes_need(setup: Setup) -> Need:
-    """A result in memory may be saved later; hashing the lists of very many queries costs too much for a maybe."""
+    """Hash lists, since a result may be saved later, but not for very many queries, where it costs too much."""
     return Need(hashes=len(setup.gold.queries) <= KEEP_LISTS)
 
 
@@ -124,12 +124,10 @@ def _evaluation(
     labelling = asked.labelling or Labelling()
     gold = gold if labelling.prepare is None else labelling.prepare(gold)
     if asked.no_future and not any(gold.as_of):
-        raise InputError(
-            "no query says what time it asks from", code="no-times", file=gold.label, field="as_of", hint=_NO_TIME
-        )
+        raise InputError("no query has a date", code="no-times", file=gold.label, field="as_of", hint=_NO_TIME)
     segmented_by = segment_titles(gold, asked.segments)
     for name in segmented_by:
-        segment_members(gold, name)  # an unknown name is an error now, not after the scoring
+        segment_members(gold, name)  # raises for an unknown name now, not after scoring
     size = asked.corpus_size or (None if corpus is None else len(corpus) or None)
     rules = part_of(asked, Rules, prices=_prices(asked.prices), corpus_size=size)
     routes = asked.routes or {}
@@ -169,7 +167,7 @@ def _evaluation(
 def _prices(prices: Any) -> Any:
     if prices is None:
         return None
-    from karat.data.prices import read_prices  # with all of YAML
+    from karat.data.prices import read_prices  # imports YAML
 
     return read_prices(prices)
 
@@ -179,25 +177,25 @@ def _cluster(gold: Gold, name: str | None) -> str | None:
         return CONVERSATION if CONVERSATION in (*gold.fields, *gold.tags) else None
     if name == "none":
         return None
-    cluster_numbers(gold, name)  # an unknown name is an error now, not after the scoring
+    cluster_numbers(gold, name)  # raises for an unknown name now, not after scoring
     return name
 
 
 def _background(gold: Gold, rules: Rules) -> tuple[str, ...]:
-    # By document only where chunks are asked for; else documents are all that is asked for.
+    # By document only if the gold has chunks; otherwise everything is by document.
     chunks = gold.passages or not gold.names_document(DocRule(rules.doc_of)).all()
     return (*BACKGROUND, *BY_DOCUMENT) if chunks else BACKGROUND
 
 
 def panel_need(setup: Setup) -> Need:
-    """For `with_panel`, and for analyses of the panel."""
+    """What `with_panel` and analyses of the panel need."""
     panel = _panel(setup.rules)
     own = Need(metrics=(*panel, *_background(setup.gold, setup.rules)))
     return Need.union([own, *needs_of_analyses(replace(setup, metrics=parse_metrics([*panel, *setup.metrics])))])
 
 
 def with_panel(result: Result) -> Result:
-    """The metrics of a result and the usual panel beside them, so that runs of a history can be compared."""
+    """Add the usual panel to the metrics of a result, so that runs in a history can be compared."""
     try:
         panel = result.measure(_panel(result.rules))
     except Lacking:

@@ -1,4 +1,4 @@
-"""One evaluation: needs become a request, the request a pass, and what the pass brought one result per system."""
+"""One evaluation: needs become a request, the request a pass, and its data one result per system."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from karat.statistics.sampling import Sampling
 if TYPE_CHECKING:
     from karat.formats.corpora import Corpora
 
-KEEP_LISTS = 20_000  # queries up to which lists to show are kept during the pass; of more, those shown are read again
-_NO_SCORE = "log the score of each hit, or leave the threshold (--min-score) out"
-_OTHER_QUERIES = "; name the field that holds the gold set's ids: --map query_id=FIELD"
-_NO_RANK = "name the column of the scores (--map score=COLUMN), or say --scores as-listed if rows are in ranking order"
-_NO_VERSION = "log the doc_version of each hit, or give a corpus that has it (--corpus)"
+KEEP_LISTS = 20_000  # up to this many queries, lists to show are kept during the pass; else they are read again
+_NO_SCORE = "log the score of each hit, or remove the threshold (--min-score)"
+_OTHER_QUERIES = "; name the field with the gold set's ids: --map query_id=FIELD"
+_NO_RANK = "name the score column (--map score=COLUMN), or use --scores as-listed if rows are in ranking order"
+_NO_VERSION = "log the doc_version of each hit, or pass a corpus that has it (--corpus)"
 
 
 def _needing_hits(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
@@ -50,19 +50,19 @@ def _needing_hits(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
 
 
 class Evaluation(msgspec.Struct, frozen=True, eq=False):
-    """One evaluation, with all that was asked for."""
+    """One evaluation with all its options."""
 
     engine: Engine
     gold: Gold
     rules: Rules
     asked: list[Metric]
-    keep_empty: bool  # metrics that were named are shown although nothing can be said
+    keep_empty: bool  # metrics that were named are shown even if undefined for every query
     background: tuple[str, ...]
     context: Context
-    normal: IdNormalizer | None  # where ids are compared in one form
+    normal: IdNormalizer | None  # if ids are normalized
     corpora: Corpora | None
-    counts_corpus: bool  # the size of a system's corpus is that of its own
-    lent: dict[str, Run]  # lists that other runs have for this one
+    counts_corpus: bool  # the corpus size is that of each system's own corpus
+    lent: dict[str, Run]  # lists that other runs provide
     segmented_by: tuple[str, ...]
     cluster: str | None
     sampling: Sampling
@@ -78,7 +78,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         systems, run = self._pass(run, request, golds)
         if not systems:
             raise InputError(
-                "no query in the run", code="no-queries", file=run.label, hint="it needs at least one line"
+                "the run has no queries", code="no-queries", file=run.label, hint="it needs at least one line"
             )
         self._lend_texts(systems)
         if self.corpora is not None:
@@ -98,7 +98,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         }
 
     def _plan(self, consumers: Sequence[Consumer]) -> Need:
-        """What everyone needs together."""
+        """The union of all needs."""
         context = self.context
         setup = Setup(
             self.gold, self.rules, self.asked, context.corpus, context.labelling, context.routes, context.sourced
@@ -118,7 +118,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         return not any(self.gold.fields.get("query", ()))
 
     def _lend_texts(self, systems: Mapping[str, RunData]) -> None:
-        """The run says what was asked where the gold set does not. All forms of this gold set share its fields."""
+        """Take query texts from the run if the gold set has none. All forms of this gold set share its fields."""
         said = [measured.facts["query"] for measured in systems.values() if "query" in measured.facts]
         if self._lacks_texts and said:
             self.gold.fields["query"] = [next(filter(None, texts), None) for texts in zip(*said, strict=True)]
@@ -144,7 +144,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         return run if self.corpora is None else DescribedRun(run, self.corpora.of, self._rule)
 
     def _golds(self, run: Run, views: Iterable[View], request: PassRequest) -> tuple[Run, Golds]:
-        """The gold set as each view sees it; and the run, held in memory where its hits were looked at for that."""
+        """The gold set for each view, and the run, held in memory if locating passages needed its hits."""
         corpus, with_judge = self.context.corpus, self.context.labelling.with_judge
         known = {} if corpus is None else corpus.strangers(self._rule)
         sets: dict[str, Gold] = {"gold": self.gold}
@@ -166,11 +166,11 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
                 source = self._source(lists, held)
                 golds.located[lists, labels] = resolve(sets[labels], source, corpus, self._rule)
             except (NoLists, NoWordSearch):
-                continue  # then there is no table of this view either
+                continue  # there is no table for this view either
         return held or run, golds
 
     def _counted(self, measured: RunData) -> RunData:
-        """With how many items of its own corpus each gold item of a system is."""
+        """Add how many items of the system's own corpus each gold item covers."""
         corpus = None if self.corpora is None else self.corpora.of(measured.system)
         if corpus is None or not (self.counts_corpus or self.rules.corpus_size == len(corpus)):
             return measured
@@ -189,10 +189,10 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         return held if lists == OWN else held.lists(lists)
 
     def _request(self, views: Mapping[View, list[Metric]], plan: Need) -> PassRequest:
-        """What has to be read of the run itself."""
+        """What must be read from the run itself."""
         own, own_lists = View.own(self.rules), {OWN, RAW, ORIGINAL} - self.lent.keys()
         here = {view: _needing_hits(metrics) for view, metrics in views.items() if view.lists in own_lists}
-        # Of very many queries the few lists that are shown are read again.
+        # With very many queries, the few lists that are shown are read again.
         lists = plan.lists if len(self.gold.queries) <= KEEP_LISTS else 0
         levels = {view.level for view in here if view.but(level=own.level) == own} if plan.open_hits else ()
         return PassRequest(
@@ -225,7 +225,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
     def _with_lent(
         self, systems: dict[str, RunData], views: Mapping[View, list[Metric]], golds: Golds
     ) -> tuple[dict[str, RunData], str | None]:
-        """With the views of lists that other runs have; and why there are no BM25 lists."""
+        """Add the views of lists that other runs provide. Also return why there are no BM25 lists."""
         no_bm25 = None
         for lists, run in self.lent.items():
             here = {view: _needing_hits(metrics) for view, metrics in views.items() if view.lists == lists}
@@ -249,7 +249,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         return systems, no_bm25
 
     def _lent_runs(self, run: Run, systems: Iterable[str]) -> Iterator[Run]:
-        """Lists for the systems of the run; word search looks into the corpus of each."""
+        """Lists for the systems of the run. BM25 searches the corpus of each system."""
         if self.corpora is None or not isinstance(run, WordSearch):
             yield LentRun(run, set(systems))
             return
@@ -297,7 +297,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         )
         result = empty.measure(self.asked)
         silent = {name for name, values in result.values.items() if np.isnan(values).all()}
-        # Of the panel only what can be said is shown; what was asked for by name is shown in any case.
+        # Undefined metrics of the panel are hidden; named metrics are always shown.
         shown = [m for m in self.asked if self.keep_empty or str(m) not in silent]
         names = [str(m) for m in shown]
         doubts = judge_doubts(measured.names, measured.slopes, result.gold, rules, context.corpus, result.audit)
@@ -313,7 +313,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         )
 
     def _count(self, result: Result, reasons: list[str]) -> None:
-        """What is known of the audit only after the pass."""
+        """Count audit entries that are known only after the pass."""
         audit, table, gold = result.audit, result.data.tables[result.view], result.gold
         missing = np.flatnonzero(~table.present)
         near = near_queries(result.data.unknown, gold, missing)
@@ -328,21 +328,21 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
             count_short_lists(self.asked, table.judged(result.rows, self.rules), audit)
 
 
-# What is known only after the pass, and makes an evaluation pointless.
+# Problems that are known only after the pass and make an evaluation pointless.
 
 
 def _refuse_no_overlap(measured: RunData, run: str, gold: Gold, views: Iterable[View]) -> None:
-    """Refuse a system that has none of the queries of the gold set. `run`: its label."""
+    """Raise if a system has none of the gold set's queries. `run`: its label."""
     tables = [measured.tables[view] for view in views if view in measured.tables]
     if any(table.present.any() for table in tables):
         return
     of = f" (system {shorten(measured.system, 40)!r})" if measured.system else ""
     entries = [entry for table in tables for entry in table.audit if entry.code == "unknown_queries"]
-    run_has = f", the run {entries[0].examples[0]!r}" if entries and entries[0].examples else ""
+    run_has = f", the run has {entries[0].examples[0]!r}" if entries and entries[0].examples else ""
     near = next(iter(near_queries(measured.unknown, gold, np.arange(len(gold.queries))).items()), None)
     if near is not None:
-        run_has, other = f", the run {near[0]!r}", near[1]
-    way = "; --normalize-ids takes them as the same" if near is not None else _OTHER_QUERIES
+        run_has, other = f", the run has {near[0]!r}", near[1]
+    way = "; --normalize-ids treats them as the same" if near is not None else _OTHER_QUERIES
     raise NoOverlap(
         f"the gold set {gold.label} has none of the queries of {run}{of}",
         hint=f"the gold set has {shorten(other if near else gold.queries[0], 60)!r}{run_has}{way}",
@@ -350,9 +350,9 @@ def _refuse_no_overlap(measured: RunData, run: str, gold: Gold, views: Iterable[
 
 
 def _refuse_unscored(systems: Collection[RunData], run: str, own: View) -> None:
-    """Refuse a score threshold where no hit of any system has a score: nothing was removed.
+    """Raise for a score threshold if no hit of any system has a score: nothing was removed.
 
-    Where other systems have scores, the audit of the one without counts its hits.
+    If only some systems have scores, the audit of the others counts their hits.
     """
     if own.min_score is not None and all(measured.tables[own].unscored for measured in systems):
         what = f"no hit has a score, so a threshold of {own.min_score:g} removes nothing"
@@ -360,7 +360,7 @@ def _refuse_unscored(systems: Collection[RunData], run: str, own: View) -> None:
 
 
 def _refuse_scoreless(systems: Collection[RunData], run: str, rules: Rules, own: View) -> None:
-    """Refuse what is said of scores where a table has neither scores nor ranks: it would change nothing."""
+    """Raise for `--scores` if a table has neither scores nor ranks: it would change nothing."""
     if rules.scores is None or rules.scores == "as-listed":
         return
     tables = [measured.tables[own] for measured in systems]
@@ -370,9 +370,9 @@ def _refuse_scoreless(systems: Collection[RunData], run: str, rules: Rules, own:
 
 
 def _refuse_undated(systems: Collection[RunData], run: str, own: View) -> None:
-    """Refuse to remove newer hits where no hit of any system has a usable version: nothing was removed.
+    """Raise for `--no-future` if no hit of any system has a usable version: nothing was removed.
 
-    Where other systems have versions, the audit of the one without counts its hits.
+    If only some systems have versions, the audit of the others counts their hits.
     """
     if not own.no_future or not all(measured.tables[own].undated for measured in systems):
         return

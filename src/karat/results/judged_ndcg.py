@@ -1,4 +1,4 @@
-"""nDCG as people would have graded the hits, from a judge's labels and people's labels of some of them."""
+"""Estimate nDCG as humans would grade the hits, from judge labels and human labels for some of them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from karat.statistics.imputed_gain import GradedItems, imputed_ndcg
 if TYPE_CHECKING:
     from karat.results.result import Result
 
-IMPUTED = "grades drawn as people give them beside each grade of the judge"
+IMPUTED = "grades imputed from human grades given the judge's grade"
 
 
 def calibrated_ndcg(side: Result, judged: Result, metric: NDCG) -> CalibratedValue | NoEstimate | None:
-    """`judged`: the same run with the judge's labels. No estimate where labels of people are missing, have unequal
-    chances, are no fair sample or too few (ten of each grade of the judge, or of relevant and not, in the top k and
-    below it apart), or where nobody labelled a hit of the top k. None where the metric is not defined."""
+    """Estimate nDCG. `judged`: the same run with judge labels. There is no estimate if human labels are missing, have
+    unequal chances, are not a fair sample or are too few (ten per judge grade, or per relevant and not, separately in
+    the top k and below it), or if a hit in the top k has no label. None if the metric is undefined."""
     said, table = side.labelling, judged.data.tables.get(judged.view)
     own = side.data.tables[side.view].gold
     defined = side.rows[~np.isnan(side.values[str(metric)])]
@@ -52,7 +52,7 @@ def calibrated_ndcg(side: Result, judged: Result, metric: NDCG) -> CalibratedVal
     names = [(gold.queries[q], gold.ids[row]) for q, row in zip(query.tolist(), rows.tolist(), strict=True)]
     human = np.array([said.human.get(name, np.nan) for name in names])
     judge = gold.grades[rows]
-    # Labels of people that count as gold tell no less of the judge.
+    # Human labels that count as gold also show how the judge errs.
     by_people = np.isin(rows, rows_by_people(judged))
     judge[by_people] = [said.judge[names[at]] for at in np.flatnonzero(by_people).tolist()]
     added |= by_people
@@ -82,14 +82,14 @@ def calibrated_ndcg(side: Result, judged: Result, metric: NDCG) -> CalibratedVal
 
 
 def _unlabelled(side: Result, lists: Lists, hits: Bools) -> bool:
-    """Whether nothing is known of some of these hits."""
+    """Whether some of these hits have no label."""
     queries = lists.judged.gold.queries
     return any((queries[lists.query[i]], lists.names[i]) not in side.labelling.judge for i in np.flatnonzero(hits))
 
 
 def _strata(grade: Floats, added: Bools, inside: Bools, people: Bools, rel: float | None) -> Ints | int:
-    """A stratum for each grade of the judge in the top k, and one below it: what is found elsewhere is not like it.
-    Grades with too few labels are taken together as relevant or not; a number: even of these there are only so many."""
+    """Strata by judge grade, separately in the top k and below it, where hits differ. Grades with too few labels are
+    merged into relevant and not. An int: even then, one has only this many labels."""
     stratum = np.full(len(grade), -1)
     for part in (added & inside, added & ~inside):
         if not (part & ~people).any():

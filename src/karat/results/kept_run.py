@@ -1,4 +1,4 @@
-"""What is kept of a run: one document, and one row a query; both in one Parquet file."""
+"""The stored form of a run: one document and one row per query, in one Parquet file."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
 
 SCORE, VOTE, TAG = "score/", "vote/", "tag/"
 PREFIX = "tables/"  # of columns from which the run can be measured again
-DOCUMENT = "document"  # the column that holds the document, in its first row
-_PLACES = ("karat", "run", "gold")  # where files lay and who looked: not what was found
-# Of the gold, which the hash of the dataset tells from any other; and what it takes to measure the same run again.
+DOCUMENT = "document"  # the column with the document in its first row
+_PLACES = ("karat", "run", "gold")  # version and file names, which are not part of the content
+# Already covered by the dataset's hash and the scores.
 _FIRST = "karat/result/1"
 _TOLD_BY_THE_REST = ("wrong_hits_judged", "tables")
 _COLUMNS = ("query_id", "query", "missing", "first_rank", "case")
-_GROUP = 20_000  # rows that are read together; a page of queries costs one such group
+_GROUP = 20_000  # rows that are read together; a page of queries reads one group
 
 
 class RunDocument(msgspec.Struct, kw_only=True):
-    """Everything but what is said query by query: that stands in the rows."""
+    """Everything except the values per query, which are in the rows."""
 
     schema: Literal["karat/run/1"] = "karat/run/1"
     result: SavedResult  # without scores, queries, attributes and votes
     triage: dict[str, Any] | None = None  # as `karat eval triage` saves it, without the cases
-    cases: list[str] = []  # queries that have one, worst first
+    cases: list[str] = []  # queries with a case, worst first
     sweep: dict[str, Any] | None = None  # as `karat eval sweep` saves it
-    sections: list[Any] = []  # of the report's page, but triage and sweep; quick for any number of queries
+    sections: list[Any] = []  # of the report page, except triage and sweep; fast for any number of queries
 
 
 class KeptRun(msgspec.Struct, frozen=True, dict=True):
-    """A run as it is kept. Rows: query_id, query, missing, first_rank, case, score/…, vote/…, tag/…
+    """A stored run. Rows: query_id, query, missing, first_rank, case, score/…, vote/…, tag/…
 
-    `text`: the document as it is written. The id goes by it and not by the struct, which later versions add fields to:
-    a run of an older Karat must stay the run that it is.
+    `text`: the document as written. The id is computed from it, not from the struct: later versions add fields, and the
+    id of an older run must not change.
     """
 
     text: bytes
@@ -66,7 +66,8 @@ class KeptRun(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def id(self) -> str:
-        """By content: the same scores of the same system by the same code are one run, wherever its files lay."""
+        """Hash of the content: the same scores of the same system by the same code are one run, wherever its files
+        are."""
         found = hashlib.sha256(msgspec.json.encode(_content(self.text), order="deterministic"))
         for name in sorted(name for name in self.rows.columns if not name.startswith(PREFIX)):
             found.update(name.encode())
@@ -82,7 +83,7 @@ class KeptRun(msgspec.Struct, frozen=True, dict=True):
         return buffer.getvalue()
 
     def saved(self) -> SavedResult:
-        """The saved form of the result, whole."""
+        """The complete saved form of the result."""
         with fitting():
             scores = {name: self.rows[SCORE + name].to_list() for name in columns_named(self.rows, SCORE)}
             return msgspec.structs.replace(
@@ -90,9 +91,9 @@ class KeptRun(msgspec.Struct, frozen=True, dict=True):
             )
 
     def without_scores(self, *, arrays: bool = False) -> SavedResult:
-        """The same but for the scores, of which there may be very many. A run that Karat 0.1 kept has no tables.
+        """The saved form without scores, of which there may be very many. A run stored by Karat 0.1 has no tables.
 
-        `arrays`: numbers of tables are arrays instead of lists, to be restored and not to be written.
+        `arrays`: numbers in tables are arrays instead of lists, to be restored, not written.
         """
         rows, saved = self.rows, self.document.result
         return msgspec.structs.replace(
@@ -104,7 +105,7 @@ class KeptRun(msgspec.Struct, frozen=True, dict=True):
         )
 
     def cases(self) -> list[Any]:
-        """Of the triage, worst first."""
+        """The cases of the triage, worst first."""
         with fitting():
             found = self.rows.filter(self.rows["case"].is_not_null())
             texts = dict(zip(found["query_id"].to_list(), found["case"].to_list(), strict=True))
@@ -119,7 +120,7 @@ def keep(
     sweep: dict[str, Any] | None = None,
     sections: Sequence[Any] = (),
 ) -> KeptRun:
-    """`first_ranks`: where the first relevant hit of each query stands; the rest in its saved form."""
+    """Make the stored form of a run. `first_ranks`: rank of the first relevant hit of each query."""
     import polars as pl
 
     cases = {} if triage is None else {case["query_id"]: case for case in triage["cases"]}
@@ -158,7 +159,7 @@ def keep(
 
 @contextmanager
 def fitting(label: str | None = None) -> Iterator[None]:
-    """Parts of a file that anyone can change: where they do not fit together, an error says so."""
+    """Turn errors about parts that do not fit together into one InputError: anyone can edit the file."""
     import polars as pl
 
     try:
@@ -171,10 +172,10 @@ def fitting(label: str | None = None) -> Iterator[None]:
 
 
 def read_kept(source: bytes | Path, label: str, *, most: int | None = None) -> KeptRun:
-    """A run from its Parquet file; anything but a whole one is refused. `most`: bytes that it may unpack to."""
+    """Read a run from its Parquet file. Raises if it is not complete. `most`: maximum size when unpacked, in bytes."""
     import polars as pl
 
-    what, hint = "not a run that Karat has kept", "the file is cut off or damaged"
+    what, hint = "not a run saved by Karat", "the file is truncated or damaged"
     try:
         rows = ParquetSource(source, most=most).rows()
         text = rows[DOCUMENT][0]
@@ -187,7 +188,7 @@ def read_kept(source: bytes | Path, label: str, *, most: int | None = None) -> K
     document = read_document(text, label)
     measured = (SCORE + row.metric for row in document.result.summary)
     if not {*_COLUMNS, *measured} <= set(rows.columns):
-        raise InputError("the parts of a kept run do not fit together", code="damaged-run", file=label)
+        raise InputError("the parts of a saved run do not fit together", code="damaged-run", file=label)
     return KeptRun(text.encode(), rows.drop(DOCUMENT))
 
 
@@ -195,14 +196,14 @@ def read_document(text: str | bytes | None, label: str) -> RunDocument:
     try:
         return msgspec.json.decode(text or b"", type=RunDocument)
     except DECODE_ERRORS as error:
-        raise InputError(f"not a run that Karat has kept: {error}", code="damaged-run", file=label) from error
+        raise InputError(f"not a run saved by Karat: {error}", code="damaged-run", file=label) from error
 
 
 def _content(text: bytes) -> dict[str, Any]:
-    """The document without what may differ although the run is the same."""
+    """The document without parts that may differ for the same run."""
     plain: dict[str, Any] = msgspec.json.decode(text)
-    plain.pop("sections", None)  # the same once more, in words
-    plain["result"]["schema"] = _FIRST  # the same run is the same in later forms of the file
+    plain.pop("sections", None)  # derived from the rest
+    plain["result"]["schema"] = _FIRST  # the id must not depend on the version of the file format
     for part in ("result", "triage", "sweep"):
         if plain.get(part) is not None:
             left_out = (*_PLACES, *_TOLD_BY_THE_REST)
@@ -215,7 +216,7 @@ def columns_named(rows: pl.DataFrame, prefix: str) -> list[str]:
 
 
 def decoded(texts: list[str | None]) -> list[Any]:
-    """Values of a tag, of which there are few different ones."""
+    """Decode the values of a tag, few of which differ."""
     known = {text: None if text is None else msgspec.json.decode(text) for text in set(texts)}
     return [known[text] for text in texts]
 
@@ -225,7 +226,7 @@ def _json(value: Any) -> str | None:
 
 
 def _kinds() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Fields of a gold set and of a view that become columns: of values, of lists, or of marks on some queries."""
+    """Fields of a gold set and of a view that become columns of values, lists, or flags."""
     import polars as pl
 
     marks, lists = pl.Boolean, pl.List(pl.Int64)
@@ -239,7 +240,7 @@ def _kinds() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def columns_of(tables: SavedTables, size: int) -> dict[str, pl.Series]:
-    """All that has a value per query, or a list of values per query."""
+    """Columns for everything with a value, or a list of values, per query."""
     import polars as pl
 
     of_gold, of_view = _kinds()
@@ -265,7 +266,7 @@ def columns_of(tables: SavedTables, size: int) -> dict[str, pl.Series]:
 
 
 def _column(values: Sequence[Any], kind: Any, counts: Sequence[int]) -> pl.Series:
-    """`counts`: how many of the values each query has, where a query has several."""
+    """`counts`: how many of the values each query has, for lists."""
     import polars as pl
 
     if kind == pl.Boolean:
@@ -277,7 +278,7 @@ def _column(values: Sequence[Any], kind: Any, counts: Sequence[int]) -> pl.Serie
 
 
 def _lists(values: pl.Series, counts: Ints) -> pl.Series:
-    """The values as lists of these lengths, without a Python object for each list."""
+    """The values as lists of these lengths, without a Python object per list."""
     import polars as pl
 
     filled = pl.DataFrame([pl.Series("row", np.repeat(np.arange(len(counts)), counts)), values])
@@ -287,7 +288,7 @@ def _lists(values: pl.Series, counts: Ints) -> pl.Series:
 
 
 def _values(column: pl.Series, arrays: bool) -> Any:
-    """What `_column` was made from; as an array where that is wanted and possible."""
+    """The inverse of `_column`; with `arrays`, numbers as an array."""
     import polars as pl
 
     if column.dtype == pl.Boolean:
@@ -298,7 +299,7 @@ def _values(column: pl.Series, arrays: bool) -> Any:
 
 
 def outline(tables: SavedTables) -> SavedTables:
-    """What is left of saved tables when their columns are in a frame."""
+    """The rest of saved tables when their columns are in a frame."""
     of_gold, of_view = _kinds()
     golds, views = [], []
     for gold in tables.golds:
@@ -312,7 +313,7 @@ def outline(tables: SavedTables) -> SavedTables:
 
 
 def from_frame(outlined: SavedTables, rows: pl.DataFrame, *, arrays: bool) -> SavedTables:
-    """The tables again."""
+    """The tables from their outline and columns."""
     of_gold, of_view = _kinds()
 
     def values(name: str) -> Any:

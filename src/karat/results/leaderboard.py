@@ -1,4 +1,4 @@
-"""Many runs on one gold set: systems × metrics, with letters for differences beyond noise."""
+"""Compare many runs on one gold set: systems × metrics, with letters for differences beyond noise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from karat.scoring.metrics.base import Metric
 from karat.statistics.significance import holm
 
 DEFAULT = ("recall@5", "recall@10", "ndcg@10", "mrr", "map")
-_PERMUTATIONS = 10  # for each resample
+_PERMUTATIONS = 10  # per resample
 
 
 class MetricStanding(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class MetricStanding(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """One line of the table."""
+    """One row of the table."""
 
     letter: str
     system: str
@@ -48,13 +48,13 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Leaderboard(SavedObject, frozen=True, kw_only=True):
-    """What `karat eval` saves of several runs."""
+    """What `karat eval` saves for several runs."""
 
     schema: Literal["karat/leaderboard/1"] = "karat/leaderboard/1"
     gold: str
     dataset: Dataset
     statistics: dict[str, Any]
-    tests: int  # comparisons that each metric's p-values are adjusted for
+    tests: int  # number of comparisons that each metric's p-values are adjusted for
     metrics: list[str]
     units: dict[str, str]
     lower_is_better: list[str]
@@ -63,15 +63,15 @@ class Leaderboard(SavedObject, frozen=True, kw_only=True):
 
 
 def rank_systems(results: Sequence[Result]) -> Leaderboard:
-    """Every system against every other, metric by metric, on the queries that both have.
+    """Compare every pair of systems, metric by metric, on the queries that both have.
 
-    A difference counts when it is beyond chance as in `compare` (interval and p agree), and p (sign flips of paired
-    differences) is at most 1 − level also after Holm's adjustment over all pairs of systems.
+    A difference counts if it is beyond chance as in `compare` (interval and p agree), and p (sign flips of paired
+    differences) is still at most 1 − level after Holm's adjustment over all pairs of systems.
     """
     if len(results) > len(ascii_lowercase):
         most = len(ascii_lowercase)
         raise ConfigError(
-            f"{len(results)} systems have no letters", code="too-many-runs", expected=f"at most {most} runs"
+            f"too many systems to compare: {len(results)}", code="too-many-runs", expected=f"at most {most} runs"
         )
     first = results[0]
     metrics = [metric for metric in first.metrics if all(metric in other.metrics for other in results)]
@@ -130,7 +130,7 @@ def _differences(before: Result, after: Result) -> Any:
 
 
 def _is_doubted(result: Result, metric: Metric) -> bool:
-    """Whether a value says so little about the retriever that it beats nothing, and nothing beats it."""
+    """Whether a value says too little about the retriever to be compared."""
     lost = bool(metric.rests_on) and is_outage(result.audit, len(result.rows))
     return lost or result.doubts.about(metric) is not None
 

@@ -1,4 +1,4 @@
-"""How numbers are written, everywhere: in tables with brackets around intervals, in sentences as people say them."""
+"""Format numbers for tables, with intervals in brackets, and for sentences."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Protocol
 from karat.data.prices import is_currency, money
 from karat.results.summary import Limits, SummaryRow
 
-_LARGE = 1e7  # past it the digits before the point are too many for a table
+_LARGE = 1e7  # larger numbers have too many digits for a table
 _MOST_DIGITS = 6
 
 
 class _Estimated(Protocol):
-    """A value that knows its limits."""
+    """A value with limits."""
 
     @property
     def value(self) -> float: ...
@@ -48,7 +48,7 @@ def written(value: float | None, unit: str = "") -> str:
 
 
 def interval(low: float | None, high: float | None, unit: str = "") -> str:
-    """Limits, with the digits that they deserve.
+    """Limits with sensible digits.
 
     >>> interval(0.60123, 0.7), interval(3.1, 12.34, "ms"), interval(None, None)
     ('[0.601, 0.700]', '[3.10, 12.3]', '–')
@@ -59,7 +59,7 @@ def interval(low: float | None, high: float | None, unit: str = "") -> str:
 
 
 def with_interval(row: SummaryRow, unit: str = "") -> str:
-    """Mean and limits in one cell, short enough for several of them in a line; the unit belongs above it.
+    """Mean and limits in one short cell. The unit belongs in the heading.
 
     >>> with_interval(SummaryRow("recall@5", 30, 0, 0.65092, 0.6, 0.7)), with_interval(SummaryRow("mrr", 0, 9, None))
     ('0.651 [0.60, 0.70]', '–')
@@ -76,7 +76,7 @@ def with_interval(row: SummaryRow, unit: str = "") -> str:
 
 
 def titled(name: str, unit: str) -> str:
-    """A heading that says the unit once for all cells under it.
+    """A heading with the unit of the cells below it.
 
     >>> titled("latency_p50", "ms"), titled("recall@5", "")
     ('latency_p50 (ms)', 'recall@5')
@@ -85,7 +85,7 @@ def titled(name: str, unit: str) -> str:
 
 
 def points(value: float | None, unit: str = "pp", limits: Limits = (None, None)) -> str:
-    """A difference with its sign and its limits: percentage points for shares, the metric's unit for anything else.
+    """A difference with sign and limits: in percentage points for shares, else in the metric's unit.
 
     >>> points(0.0312), points(-0.2, "pp", (-0.3, 0.0512)), points(3.25, "ms"), points(0.5, ""), points(None)
     ('+3.12 pp', '−20.00 [−30.00, +5.12] pp', '+3.25 ms', '+0.500', '–')
@@ -94,7 +94,7 @@ def points(value: float | None, unit: str = "pp", limits: Limits = (None, None))
 
 
 def difference(value: float | None, unit: str, limits: Limits, digits: int) -> str:
-    """The same for a column whose heading has the unit.
+    """A difference for a column whose heading has the unit.
 
     >>> difference(-0.2, "pp", (-0.3, 0.0512), 1), difference(None, "pp", (None, None), 1)
     ('−20.0 [−30.0, +5.1]', '–')
@@ -114,7 +114,8 @@ def _signed(value: float, unit: str, digits: int) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """
+    """A p-value with three digits.
+
     >>> p_value(0.0312), p_value(0.00001), p_value(None)
     ('0.031', '<0.001', '–')
     """
@@ -124,7 +125,8 @@ def p_value(p: float | None) -> str:
 
 
 def counted(count: int, noun: str = "query") -> str:
-    """
+    """A count with its noun, singular or plural.
+
     >>> counted(1), counted(1200), counted(0, "hit")
     ('1 query', '1,200 queries', '0 hits')
     """
@@ -133,7 +135,7 @@ def counted(count: int, noun: str = "query") -> str:
 
 
 def share(row: SummaryRow) -> str:
-    """A share of queries with its limits, in percent.
+    """A share of queries with limits, in percent.
 
     >>> share(SummaryRow("harmed", 30, 0, 0.123, 0.05, 0.2)), share(SummaryRow("captured", 30, 0, -0.5)), share(
     ...     SummaryRow("none", 0, 3, None))
@@ -146,7 +148,7 @@ def share(row: SummaryRow) -> str:
 
 
 def listed(examples: Sequence[str]) -> str:
-    """Examples in one line; where one has a comma in it, semicolons tell where it ends.
+    """Examples in one line, separated by semicolons if one contains a comma.
 
     >>> listed(["q1", "q2"]), listed(["a, b", "c"]), listed(["a, b"]), listed([])
     ('q1, q2', 'a, b; c', 'a, b', '')
@@ -155,7 +157,8 @@ def listed(examples: Sequence[str]) -> str:
 
 
 def such_as(examples: Sequence[str]) -> str:
-    """
+    """Examples in parentheses, or nothing.
+
     >>> such_as(["q1", "q2"]), such_as([])
     (' (q1, q2)', '')
     """
@@ -166,7 +169,7 @@ def such_as(examples: Sequence[str]) -> str:
 
 
 def percent(value: float, digits: int | None = None) -> str:
-    """A share; where no digits are asked for, small ones have one.
+    """A share in percent. By default, small shares have one digit.
 
     >>> percent(0.3712), percent(0.0071), percent(-0.2), percent(0.0071, 0), percent(-0.001, 0)
     ('37%', '0.7%', '−20%', '1%', '0%')
@@ -189,7 +192,8 @@ decimal_of = partial(_between, form="{:.2f}".format)  # 0.71 (0.66 to 0.76)
 
 
 def enumerated(names: Sequence[str], last: str = "and", most: int = 3) -> str:
-    """
+    """Names in a sentence; those after the first `most` are counted.
+
     >>> enumerated(["a"]), enumerated(["a", "b"], "or"), enumerated(["a", "b", "c", "d", "e"])
     ('a', 'a or b', 'a, b, c and 2 more')
     """
@@ -198,7 +202,8 @@ def enumerated(names: Sequence[str], last: str = "and", most: int = 3) -> str:
 
 
 def amount(value: float, unit: str, digits: int = 1) -> str:
-    """
+    """A value with its unit.
+
     >>> amount(0.8712, "pp"), amount(61.25, "ms"), amount(3.0, ""), amount(0.84996, "pp", 2), amount(0.0040123, "USD")
     ('87.1%', '61.2 ms', '3.000', '85.00%', '0.00401 USD')
     """
@@ -219,7 +224,7 @@ def size(value: float, unit: str, digits: int = 1) -> str:
 
 
 def digits_apart(value: float, line: float, unit: str) -> int:
-    """As many as it takes to see on which side of the line a value stands: 85.0% is not under 85.0%.
+    """The number of digits that shows on which side of the line a value is: 85.0% is not below 85.0%.
 
     >>> digits_apart(0.8496, 0.85, "pp"), digits_apart(0.81, 0.85, "pp"), digits_apart(0.85, 0.85, "pp")
     (2, 1, 1)
@@ -231,7 +236,7 @@ def digits_apart(value: float, line: float, unit: str) -> int:
 
 
 def rounded_up(count: int) -> int:
-    """Up to two digits that count: it is an estimate, and not to be read as more.
+    """Round up to two significant digits, since the count is an estimate.
 
     >>> rounded_up(41), rounded_up(1237), rounded_up(98_001)
     (41, 1300, 99000)

@@ -1,4 +1,4 @@
-"""How sure can this set be: the smallest difference it can find, and how many queries a wanted one needs."""
+"""Power analysis: the smallest difference a query set can detect, and how many queries a given difference needs."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from karat.results.summary import FEW, Scores
 from karat.scoring.metrics.base import Metric
 from karat.statistics.significance import detectable_difference, units_needed
 
-# How alike two versions of a system score the same queries. A guess, said to be one; a second run replaces it.
+# Assumed correlation between the scores of two versions of a system. Measured instead if there is a second run.
 _ASSUMED = 0.5
-_SMALLEST = 1e-6  # no set of queries could find less
+_SMALLEST = 1e-6  # no query set could detect less
 _NO_SPREAD = 1e-9
 
 
 class PlanRow(msgspec.Struct, frozen=True):
-    """What the set can tell of one metric."""
+    """What the query set can detect in one metric."""
 
     metric: str
     n: int  # queries on which it is defined
-    units: int  # what is resampled: conversations where queries belong together, else queries
+    units: int  # what is resampled: conversations if queries are grouped, else queries
     spread: float | None  # standard deviation of the paired difference of one unit
-    detectable: float | None  # smallest true difference that is found; null where no unit differs from another
-    detect: float  # the wanted one
-    needed: int | None  # queries that would find it
+    detectable: float | None  # smallest true difference that is detected; null if all units are the same
+    detect: float  # the difference to detect
+    needed: int | None  # queries in total to detect it
     enough: bool | None
     few: bool = False
 
@@ -44,7 +44,7 @@ class Plan(SavedObject, frozen=True, kw_only=True):
     schema: Literal["karat/plan/1"] = "karat/plan/1"
     run: str
     against: str | None  # the second run that the spread was measured with
-    correlation: float | None  # assumed where there is none
+    correlation: float | None  # assumed if there is no second run
     gold: str
     dataset: Dataset
     level: float
@@ -61,9 +61,9 @@ def plan(
     power: float = 0.8,
     correlation: float = _ASSUMED,
 ) -> Plan:
-    """What a set of queries can tell, by the spread of a result's scores.
+    """Compute what a query set can detect from the spread of a result's scores.
 
-    `detect`: the difference that should be found (in the metric's unit: 0.03 is three percentage points).
+    `detect`: the difference to detect (in the metric's unit: 0.03 is three percentage points).
     `against`: another result on the same queries; the spread of the differences is then measured, otherwise
     `correlation` between the scores of the two versions is assumed.
     """
@@ -71,7 +71,7 @@ def plan(
     _check(detect, power, correlation, level)
     metrics = [m for m in result.metrics if m.aggregate is None and m.range == (0.0, 1.0)]
     if against is None:
-        # Two versions with the same spread, and this much alike, differ by so much of it.
+        # The spread of the difference of two versions with the same spread and this correlation.
         apart = (2 * (1 - correlation)) ** 0.5
         rows = [_row(m, result.values[str(m)], result.columns, detect, level, power, apart) for m in metrics]
     else:
@@ -80,7 +80,7 @@ def plan(
         rows = [_row(m, paired.deltas(m), paired.baseline, detect, level, power) for m in metrics]
     if not rows:
         raise ConfigError(
-            "no metric that is a share between 0 and 1", code="unsuitable-metric", hint="name one, such as recall@5"
+            "no metric is a share between 0 and 1", code="unsuitable-metric", hint="add one, such as recall@5"
         )
     return Plan(
         karat=__version__,
@@ -98,34 +98,34 @@ def plan(
 
 def _check(detect: float, power: float, correlation: float, level: float) -> None:
     if not _SMALLEST <= detect < 1:
-        what = "the difference to detect is a share, above 0 and under 1"
+        what = "the difference to detect must be between 0 and 1"
         raise ConfigError(what, got=detect, expected="such as 0.03 for three percentage points")
-    chance = (1 - level) / 2  # so often a difference is "found" in this direction where there is none
+    chance = (1 - level) / 2  # how often a difference is "found" in this direction although there is none
     if not chance < power < 1:
-        raise ConfigError(f"the power lies between {chance:g} (chance) and 1", got=power, expected="such as 0.8")
+        raise ConfigError(f"the power must be between {chance:g} (chance) and 1", got=power, expected="such as 0.8")
     if not -1 <= correlation < 1:
-        raise ConfigError("the correlation lies between -1 and 1", got=correlation, expected="such as 0.5")
+        raise ConfigError("the correlation must be between -1 and 1", got=correlation, expected="such as 0.5")
 
 
 def _row(
     metric: Metric, values: Floats, scores: Scores, detect: float, level: float, power: float, apart: float = 1.0
 ) -> PlanRow:
-    """`apart`: how much of the spread of the values is that of the difference."""
+    """`apart`: the spread of the difference as a share of the spread of the values."""
     n, units, spread = int((~np.isnan(values)).sum()), *_unit_spread(metric, values, scores)
     detectable = needed = enough = None
     if spread is not None:
         spread *= apart
-    # Where all units are alike nothing is known of how they could differ, and 0 would promise too much.
+    # If all units are the same, nothing is known about how they could differ, and 0 would promise too much.
     if spread is not None and spread > _NO_SPREAD:
         detectable = detectable_difference(spread, units, level, power)
         wanted = units_needed(spread, detect, level, power)
-        needed = -(-wanted * n // units)  # as many queries as these units hold, rounded up
+        needed = -(-wanted * n // units)  # the queries in these units, rounded up
         enough = units >= wanted
     return PlanRow(str(metric), n, units, spread, detectable, detect, needed, enough, few=n < FEW)
 
 
 def _unit_spread(metric: Metric, values: Floats, scores: Scores) -> tuple[int, float | None]:
-    """How many units (queries, conversations), and the standard deviation of what one of them adds to the mean."""
+    """The number of units (queries or conversations), and the standard deviation of what each adds to the mean."""
     sums = Scores([metric], {str(metric): values}, scores.weights, scores.clusters).sums([str(metric)])
     units = int(sums.defined[0])
     if units < 2:

@@ -1,4 +1,4 @@
-"""What an evaluation gives: judged tables, columns, audit and provenance. Everything else is computed from them."""
+"""The result of an evaluation: judged tables, columns, audit and provenance. All else is computed from them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from karat.results.queries.triage import Triage
 
 _GROUPS, _TAGS = 15, 5
-DETECT = 0.03  # the difference that a set of queries should show, where none is named
+DETECT = 0.03  # the default difference that a query set should detect
 _RERUN = "run `karat eval RUN --gold GOLD -o result.json` again"
 
 
@@ -65,18 +65,18 @@ class Result(Presented, Bulk, frozen=True):
     rows: Ints  # which queries of the gold set, in its order
     metrics: list[Metric]
     values: dict[str, Floats]
-    votes: dict[str, Floats] = {}  # of each query in the mean, where not all have one
-    background: tuple[str, ...] = ()  # metrics that only the diagnosis looks at
+    votes: dict[str, Floats] = {}  # weight of each query in the mean, if not all are 1
+    background: tuple[str, ...] = ()  # metrics that only the diagnosis uses
     audit: Audit = msgspec.field(default_factory=Audit)
     provenance: dict[str, Any] = {}
     sampling: Sampling = msgspec.field(default_factory=Sampling)
-    cluster: str | None = None  # the attribute by which queries belong together
+    cluster: str | None = None  # the attribute that groups queries
     segmented_by: tuple[str, ...] = ()
     context: Context = msgspec.field(default_factory=Context)
     doubts: Doubts = msgspec.field(default_factory=Doubts)  # why scores may say nothing about the retriever
-    lists: ListReader | None = None  # the first hits of the queries; a result from a file has none
-    known: Precomputed | None = None  # of a result from a file
-    memo: dict[Any, Any] = {}  # what was computed before
+    lists: ListReader | None = None  # the first hits of the queries; None for a result from a file
+    known: Precomputed | None = None  # for a result from a file
+    memo: dict[Any, Any] = {}  # computed values
 
     @cached_property
     def queries(self) -> list[str]:
@@ -94,26 +94,26 @@ class Result(Presented, Bulk, frozen=True):
 
     @property
     def setup(self) -> Setup:
-        """What was known of the evaluation before the run was read."""
+        """What was known before the run was read."""
         return Setup(
             self.gold, self.rules, self.metrics, self.corpus, self.labelling, self.context.routes, self.context.sourced
         )
 
     @cached_property
     def depths(self) -> Ints:
-        """Hits that each query got."""
+        """Number of hits of each query."""
         table = self.data.tables.get(self.view)
         return np.zeros(0, np.int64) if table is None else table.depth[self.rows]
 
     @cached_property
     def places(self) -> Ints:
-        """Rank of each item of the gold set in the list of its query, 0 = not in it."""
+        """Rank of each gold item in the list of its query; 0: not in it."""
         table = self.data.tables.get(self.view)
         return np.zeros(0, np.int64) if table is None else table.places
 
     @cached_property
     def missing(self) -> frozenset[str]:
-        """Queries that the run does not have, and that are scored as failed."""
+        """Queries missing from the run, scored as failed."""
         table = self.data.tables.get(self.view)
         if table is None:
             return self.data.missing
@@ -121,19 +121,19 @@ class Result(Presented, Bulk, frozen=True):
         return frozenset(self.gold.queries[i] for i in absent.tolist())
 
     def facts(self, name: str) -> list[Any]:
-        """What the run says of each query, None = nothing."""
+        """A fact that the run logged for each query; None: not logged."""
         said = self.data.facts.get(name)
         return [None] * len(self.rows) if said is None else [said[row] for row in self.rows.tolist()]
 
     @cached_property
     def stages(self) -> dict[str, Floats]:
-        """Stage → ms per query, where a metric of time was asked for."""
+        """Stage → ms per query, if a time metric was requested."""
         return {stage: times[self.rows] for stage, times in self.data.stages.items()}
 
     @property
     def missing_share(self) -> float:
-        """Share of the answerable queries that the run lacks, whether they were scored as failed or skipped, or for
-        which it reports an error."""
+        """Share of the answerable queries that are missing from the run (scored as failed or skipped) or have an
+        error."""
         skipped = self.audit["missing_skipped"]
         left_out = skipped + self.audit["missing_no_answer"] if self.rules.missing == "skip" else 0
         answerable = len(self.rows) + left_out - self.audit["no_answer_queries"]
@@ -142,7 +142,7 @@ class Result(Presented, Bulk, frozen=True):
 
     @property
     def wrong_hits_judged(self) -> bool | None:
-        """Whether the gold names items that are not relevant; None: a file does not say it."""
+        """Whether the gold marks items as not relevant; None: a file does not say."""
         if self.known is not None and not len(self.gold.grades):
             return self.known.wrong_hits_judged
         return bool((self.gold.grades == 0).any())
@@ -154,15 +154,15 @@ class Result(Presented, Bulk, frozen=True):
         return now if self.known is None else now | self.known.definitions
 
     def counterpart(self, metric: Metric) -> str | None:
-        """What to ask instead of an id-based metric that is undefined on every query: the same of evidence texts, where
-        the gold set has some."""
+        """The evidence-text metric to use instead of an id-based metric that is undefined for every query, if the gold
+        set has evidence texts."""
         undefined = str(metric) in self.values and np.isnan(self.values[str(metric)]).all()
         if metric.by_text is None or not undefined or not any(self.gold.fields.get("evidence", ())):
             return None
         return f"{metric.by_text}@{metric.k or self.rules.k}"
 
     def measure(self, metrics: Iterable[str | Metric], view: View | None = None) -> Result:
-        """The same run in other metrics, or in another view. Raises Lacking where the pass did not bring it."""
+        """The same run in other metrics or another view. Raises Lacking if the pass did not collect the data."""
         asked, at = parse_metrics(metrics), self.view if view is None else view
         key = ("measure", at, *map(str, asked))
         if key not in self.memo:
@@ -170,7 +170,7 @@ class Result(Presented, Bulk, frozen=True):
         return self.memo[key]  # type: ignore[no-any-return]
 
     def also(self, metrics: Iterable[str | Metric]) -> Result:
-        """The same result with more metrics: those of them that it has the data for."""
+        """The same result with those of the metrics that it has the data for."""
         more = [metric for metric in parse_metrics(metrics) if metric not in self.metrics and self._can_measure(metric)]
         return self.measure([*self.metrics, *more]) if more else self
 
@@ -208,7 +208,7 @@ class Result(Presented, Bulk, frozen=True):
         )
 
     def _of_file(self, asked: list[Metric], view: View) -> Result:
-        """A result that Karat 0.1 saved has its scores and no judged hits."""
+        """A result saved by Karat 0.1, which has scores but no judged hits."""
         absent = [str(metric) for metric in asked if str(metric) not in self.values]
         if view != self.view or not (self.known and self.metrics):
             raise Lacking(f"`{view.lists}` in the run log")
@@ -230,7 +230,7 @@ class Result(Presented, Bulk, frozen=True):
         return self.memo[key]  # type: ignore[no-any-return]
 
     def unjudged_lists(self, level: Level) -> Lists:
-        """The lists with all of their unjudged hits. Raises Lacking where they were not asked for."""
+        """The lists with all their unjudged hits. Raises Lacking if they were not requested."""
         parts, view = self.data.opened.get(level), self.view.but(level=level)
         if parts is None:
             raise Lacking("the run itself: a saved result keeps no hits")
@@ -238,7 +238,7 @@ class Result(Presented, Bulk, frozen=True):
 
     @cached_property
     def columns(self) -> Scores:
-        """The scores with all that their means depend on."""
+        """The scores with everything their means depend on."""
         clusters = None if self.cluster is None else cluster_numbers(self.gold, self.cluster)[self.rows]
         return Scores(self.metrics, self.values, self.votes, clusters, self._extremes)
 
@@ -256,18 +256,18 @@ class Result(Presented, Bulk, frozen=True):
 
     @cached_property
     def floors(self) -> Bounds:
-        """Metric → what a random ranking of the corpus scores on each query; empty where its size is not known."""
+        """Metric → what a random ranking of the corpus scores on each query; empty if its size is unknown."""
         if not self.rules.corpus_size:
             return {}
         return Floors(self.data.tables, self.view, self.rows, self.rules, self.rules.corpus_size)
 
     def __getitem__(self, metric: str | Metric) -> SummaryRow:
-        """One metric over all queries, with its interval; one that was not asked for is measured now."""
+        """One metric over all queries, with its interval. It is measured now if necessary."""
         parsed = parse_metric(metric)
         return self.row(parsed) if str(parsed) in self.values else self.measure([parsed]).row(parsed)
 
     def row(self, metric: str | Metric) -> SummaryRow:
-        """One of the metrics that were measured."""
+        """The summary of a metric that was measured."""
         parsed = parse_metric(metric)
         key = ("row", self.view, str(parsed), self.sampling, self.cluster)
         if key not in self.memo:
@@ -285,19 +285,19 @@ class Result(Presented, Bulk, frozen=True):
 
     @cached_property
     def bm25(self) -> dict[str, float | None]:
-        """Metric → what plain word search scores on the same queries; empty where that is not known."""
+        """Metric → what BM25 scores on the same queries; empty if unknown."""
         if self.known is not None and self.known.bm25:
             return self.known.bm25
         found = self._by_bm25(self.values)
         return {} if found is None else found.means
 
     def bm25_scores(self, metrics: Sequence[str]) -> dict[str, Floats]:
-        """What plain word search scores on each query; empty where it was not run, or not on the same queries."""
+        """What BM25 scores on each query; empty if it was not run, or not on the same queries."""
         found = self._by_bm25(metrics)
         return {} if found is None or not np.array_equal(found.rows, self.rows) else found.values
 
     def _by_bm25(self, metrics: Iterable[str]) -> Result | None:
-        """Word search in the same metrics, as deep as the run's own lists."""
+        """BM25 in the same metrics, as deep as the run's own lists."""
         if View.own(self.rules) not in self.data.tables:
             return None
         depth = mark_depth(self.data.tables, self.rules)
@@ -308,12 +308,12 @@ class Result(Presented, Bulk, frozen=True):
 
     @cached_property
     def segment_rows(self) -> list[SegmentRow]:
-        """The segments that were asked for; if none were, those of every tag."""
+        """The requested segments; by default those of every tag."""
         names = self.segmented_by or tuple(self.gold.tags)
         return [row for name in names for row in self.segment_by(name)]
 
     def segment_by(self, name: str, metrics: Sequence[Metric] | None = None) -> list[SegmentRow]:
-        """All metrics, or some, by any tag, field or derived attribute: language, language×topic, query_length …"""
+        """Metrics by any tag, field or derived attribute: language, language×topic, query_length …"""
         asked = self.metrics if metrics is None else metrics
         key = ("segment", self.view, name, *map(str, asked), self.sampling, self.cluster)
         if key not in self.memo:
@@ -348,7 +348,7 @@ class Result(Presented, Bulk, frozen=True):
         return [(label, places[at]) for label in sorted(numbers, key=label_order) if len(places[at := numbers[label]])]
 
     def telling_tags(self) -> list[str]:
-        """Tags that part the queries into a handful of groups: a breakdown with more is no longer read."""
+        """Tags with a handful of groups: a longer breakdown would not be read."""
         return [tag for tag in self.gold.tags if 1 < len(self.groups(tag)) <= _GROUPS][:_TAGS]
 
     def _segment(self, name: str, label: str, at: Ints, columns: Scores) -> SegmentRow:
@@ -359,7 +359,7 @@ class Result(Presented, Bulk, frozen=True):
 
     @cached_property
     def analyses(self) -> Analyses:
-        """Stages, routes, time, cost …: what the run's own data tells beyond the scores."""
+        """Stages, routes, time, cost …: what the run's own data shows beyond the scores."""
         from karat.results.analyses.base import analyse
 
         if self.known is not None and self.known.analyses is not None:
@@ -368,7 +368,7 @@ class Result(Presented, Bulk, frozen=True):
 
     @cached_property
     def audited(self) -> Audit:
-        """The audit, with what the analyses counted besides."""
+        """The audit, including what the analyses counted."""
         audit = Audit.of(self.audit)
         for found in self.analyses.found.values():
             for entry in getattr(found, "counted", ()):
@@ -377,7 +377,7 @@ class Result(Presented, Bulk, frozen=True):
         return audit
 
     def sweep(self, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
-        """Recall and nDCG over k, with knees and headroom, for all queries and for the segments asked for."""
+        """Recall and nDCG over k, with knees and headroom, for all queries and for the requested segments."""
         return draw_sweep(self, ks)
 
     @cached_property
@@ -392,7 +392,7 @@ class Result(Presented, Bulk, frozen=True):
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """What stands out beyond noise, with its evidence and what to try."""
+        """What stands out beyond noise, with evidence and what to try."""
         from karat.results.diagnosis.diagnose import findings_of
 
         if self.known is not None and self.known.findings is not None:
@@ -405,7 +405,7 @@ class Result(Presented, Bulk, frozen=True):
         return {str(m): self.columns.mean(m) for m in self.metrics}
 
     def score(self, metric: str | Metric) -> dict[str, float | None]:
-        """Query → value of one metric, None where it is undefined."""
+        """Query → value of one metric, None if undefined."""
         name = str(parse_metric(metric))
         if name not in self.values:
             raise UnknownName("metric of this result", name, self.values)
@@ -433,16 +433,16 @@ class Result(Presented, Bulk, frozen=True):
         return segments_frame(self.segment_rows)
 
     def triage(self, most: int = 20) -> Triage:
-        """The queries that failed, worst first, with what should have been found and what was."""
+        """The queries that failed, worst first, with what should have been found and what was found."""
         found: Triage = above("karat.results.queries.triage", "triage")(self, most)
         return found
 
     def power(self, against: Result | None = None, *, detect: float = DETECT, power: float = 0.8) -> Plan:
-        """How small a difference this set of queries can show, and how many queries `detect` needs."""
+        """The smallest difference this query set can detect, and how many queries `detect` needs."""
         found: Plan = above("karat.results.power", "plan")(self, against, detect=detect, power=power)
         return found
 
 
 def _taken(values: Floats, rows: Ints) -> Floats:
-    """Mostly it is all of them: then no second copy is made."""
+    """The values of these rows, without a copy if these are all rows."""
     return values if len(rows) == len(values) else values[rows]

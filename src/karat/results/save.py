@@ -1,4 +1,4 @@
-"""A result as a file holds it, and back."""
+"""Convert results to their saved form and back."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _S = TypeVar("_S", Rules, Sampling)
 
 
 def save_need(setup: Setup) -> Need:
-    """For `saved_form`: scores by document too, so that a saved result can be measured at both levels."""
+    """What `saved_form` needs: scores by document too, so a saved result can be measured at both levels."""
     return Need(views={setup.own.but(level="doc"): []}, hashes=True)
 
 
 def saved_form(result: Result) -> SavedResult:
-    """All that a file keeps of a result."""
+    """The saved form of a result."""
     names = attribute_names(result.gold, from_text=False)  # the texts are kept
     rows, attributes = result.rows.tolist(), {name: attribute(result.gold, name) for name in names}
     return SavedResult(
@@ -68,7 +68,7 @@ def saved_form(result: Result) -> SavedResult:
 
 
 def restore(saved: SavedResult) -> Result:
-    """A saved result as one that can be summarised, cut into segments and compared again."""
+    """A result from its saved form, which can be summarised, segmented and compared again."""
     _refuse_torn(saved)
     names = [row.metric for row in saved.summary]
     values = {name: np.array([scores[name] for scores in saved.scores.values()], np.float64) for name in names}
@@ -76,7 +76,7 @@ def restore(saved: SavedResult) -> Result:
 
 
 def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Floats]) -> Result:
-    """The same, with the scores of all metrics or some apart from the rest: one column each, one place per query."""
+    """The same, with the scores of all or some metrics passed separately: one column per metric."""
     size = len(queries)
     gold = Gold(
         queries=queries,
@@ -128,7 +128,7 @@ def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Float
 
 
 def _with_answers(gold: Gold, tables: SavedTables) -> Gold:
-    """With what is said of the queries besides their items."""
+    """Add what is known about the queries other than their items."""
     size = len(gold.queries)
     no_answer = np.zeros(size, np.int64)
     no_answer[[row for row in tables.no_answer if row < size]] = 1
@@ -137,9 +137,9 @@ def _with_answers(gold: Gold, tables: SavedTables) -> Gold:
 
 
 def load(path: str | PathLike[str]) -> Result | dict[str, Result]:
-    """A result that was saved, with the abilities of a fresh one but those that need the hits themselves.
+    """Load a saved result. It can do everything a fresh one can, except what needs the hits themselves.
 
-    A file that holds several systems gives a dict of results by system.
+    A file with several systems gives a dict of results by system.
     """
     with fitting(str(path)):
         if str(path).endswith(".parquet"):
@@ -149,14 +149,14 @@ def load(path: str | PathLike[str]) -> Result | dict[str, Result]:
 
 
 def from_kept(run: KeptRun) -> Result:
-    """A result out of its Parquet form, without a Python object for each score."""
+    """A result from its Parquet form, without a Python object per score."""
     rows = run.rows
     values = {name: rows[SCORE + name].cast(float).to_numpy() for name in columns_named(rows, SCORE)}
     return from_columns(run.without_scores(arrays=True), rows["query_id"].to_list(), values)
 
 
 def _refuse_torn(saved: SavedResult) -> None:
-    """A saved result is a file that anyone can edit: its parts must still fit together."""
+    """Raise if the parts of a saved result do not fit together: anyone can edit the file."""
     size, names = len(saved.scores), {row.metric for row in saved.summary}
     columns = (saved.queries, *saved.attributes.values(), *saved.votes.values())
     fits = all(len(column) == size for column in columns) and isinstance(saved.statistics.get("cluster"), str | None)

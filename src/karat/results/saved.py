@@ -1,4 +1,4 @@
-"""The saved form of a result: what a file holds, and how it is read back."""
+"""The saved form of a result, and how it is read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SAYS_SO = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/results?/')
 
 
 def origin(result: Result) -> dict[str, Any]:
-    """What all objects that are saved of a result begin with: the version, and what was evaluated."""
+    """The first fields of every object saved from a result: the version, and what was evaluated."""
     system, gold = result.system, result.gold
     about = {"system": system, "run": result.run, "gold": gold.label, "dataset": gold.dataset}
     return {"karat": __version__, **redact_all(about)}
@@ -49,10 +49,10 @@ def scores_by_query(
 class SegmentRow(msgspec.Struct, frozen=True):
     """One group of queries, with all metrics over it."""
 
-    segment: str  # what the groups go by, such as language
+    segment: str  # the attribute, such as language
     value: str
     queries: int
-    few: bool  # too few queries to judge by
+    few: bool  # too few queries to rely on
     summary: list[SummaryRow]
 
 
@@ -68,35 +68,35 @@ class SavedResult(SavedOfSystem, frozen=True, kw_only=True):
     audit: list[Entry]
     summary: list[SummaryRow]
     scores: dict[str, dict[str, float | None]]
-    queries: dict[str, str | None]  # text of each query, null where the gold set has none
+    queries: dict[str, str | None]  # text of each query, null if the gold set has none
     statistics: dict[str, Any] = {}  # how the intervals were made
     segments: list[SegmentRow] = []
-    attributes: dict[str, list[Any]] = {}  # what is known of the queries, in their order
-    votes: dict[str, list[float]] = {}  # of each query in a micro average, in their order
+    attributes: dict[str, list[Any]] = {}  # attributes of the queries, in their order
+    votes: dict[str, list[float]] = {}  # weight of each query in a micro average, in their order
     definitions: dict[str, int] = {}  # version of each metric's definition
-    missing: list[str] = []  # queries that the run lacks, and that were scored as failed
+    missing: list[str] = []  # queries missing from the run, scored as failed
     bands: list[Reading] = []  # poor, acceptable, good or excellent
     findings: list[Finding] = []  # what stands out beyond noise, and what to try
-    analyses: dict[str, Any] = {}  # what the run's own data tells beyond the scores, by name
-    bm25: dict[str, float | None] = {}  # metric → what plain word search scores; empty where that is not known
-    lacking: dict[str, str] = {}  # analyses that could not be made, and which data they miss
-    wrong_hits_judged: bool | None = None  # the gold says of some items that they are not relevant; null: not known
+    analyses: dict[str, Any] = {}  # what the run's own data shows beyond the scores, by name
+    bm25: dict[str, float | None] = {}  # metric → BM25's score; empty if unknown
+    lacking: dict[str, str] = {}  # analyses that could not be made, and the data they need
+    wrong_hits_judged: bool | None = None  # the gold marks some items as not relevant; null: unknown
     doubts: Doubts = Doubts()  # why scores may say nothing about the retriever
-    tables: SavedTables | None = None  # what it takes to measure the result again in other metrics and at other k
+    tables: SavedTables | None = None  # to measure the result again in other metrics and at other k
 
 
 class SavedResults(msgspec.Struct, kw_only=True):
-    """Several results in one file, one for each system of a run."""
+    """Several results in one file, one per system of a run."""
 
     schema: Literal["karat/results/1"] = SEVERAL
     results: list[SavedResult]
 
 
 def saved_text(saved: SavedResult) -> bytes:
-    """As a file: indented for people, but for the tables, which only programs read."""
+    """The file contents: indented for people, except for the tables, which only programs read."""
     tables = b"" if saved.tables is None else b',\n  "tables": ' + msgspec.json.encode(saved.tables)
     text = msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(saved, tables=None)), indent=2)
-    text = redact_known(text.decode()).encode()  # queries may be called like a secret
+    text = redact_known(text.decode()).encode()  # a query id may be a secret
     return text.removesuffix(b',\n  "tables": null\n}') + tables + b"\n}\n"
 
 
@@ -105,7 +105,7 @@ class _Schema(msgspec.Struct):
 
 
 def is_saved_result(path: Path) -> bool:
-    """Whether a file says of itself that it is a saved result, or several."""
+    """Whether a file's schema says that it has one or more saved results."""
     if path.suffix != ".json" or not path.is_file():
         return False
     with path.open("rb") as stream:
@@ -130,26 +130,26 @@ def read_results(path: str | PathLike[str]) -> list[SavedResult]:
 
 
 def read_result(path: str | PathLike[str]) -> SavedResult:
-    """A result that was saved with `karat eval … -o out.json`."""
+    """The result in a file saved with `karat eval … -o out.json`."""
     results = read_results(path)
     if len(results) > 1:
         systems = ", ".join(r.system or "(unnamed)" for r in results)
         raise InputError(
-            "the file holds several results",
+            "the file has several results",
             code="several-systems",
             file=str(path),
-            hint=f"read_results reads all of: {systems}",
+            hint=f"read_results reads all of them: {systems}",
         )
     return results[0]
 
 
 class SavedSource:
-    """Somewhere else than in files where results are kept: `history:main` names `main` in the source `history`."""
+    """A place other than a file that keeps results: `history:main` is `main` in the source `history`."""
 
-    name: ClassVar[str]  # what stands before the colon
+    name: ClassVar[str]  # the part before the colon
 
     def read(self, reference: str) -> SavedResult:
-        """The result of this name."""
+        """The result with this name."""
         raise NotImplementedError
 
 
@@ -159,19 +159,19 @@ SOURCES: Registry[SavedSource] = Registry(
 
 
 def is_saved(side: Any) -> bool:
-    """Whether a side of a comparison needs neither run nor gold set."""
+    """Whether a side of a comparison is a saved result, which needs neither run nor gold set."""
     if isinstance(side, SavedResult) or is_reference(side):
         return True
     return isinstance(side, (str, PathLike)) and is_saved_result(Path(side))
 
 
 def is_reference(side: Any) -> bool:
-    """Whether this is the name of a result that is kept somewhere else than in a file."""
+    """Whether this names a result kept somewhere other than in a file."""
     return isinstance(side, str) and ":" in side and SOURCES.get(side.partition(":")[0]) is not None
 
 
 def read_saved(side: str | PathLike[str]) -> list[SavedResult]:
-    """The results that a file or a reference leads to."""
+    """The results of a file or a reference."""
     if isinstance(side, str) and is_reference(side):
         source, _, name = side.partition(":")
         return [SOURCES.require(source)().read(name)]

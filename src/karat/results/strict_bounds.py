@@ -1,4 +1,4 @@
-"""Strict bounds: how low and how high a score, or a difference of two, could be once every hit had a label."""
+"""Strict bounds: how low and how high a score, or a difference of two, could be if every hit had a label."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def strict_bounds(metric: Metric, lists: OpenLists) -> Bounds | None:
         return None
     low, high = metric.lowest(lists, influence), -metric.lowest(lists.swapped, -influence)
     ends = metric.range[1] - metric.range[0]
-    return np.clip(low, -ends, ends) + 0.0, np.clip(high, -ends, ends) + 0.0  # rounding may leave a hair, or a −0
+    return np.clip(low, -ends, ends) + 0.0, np.clip(high, -ends, ends) + 0.0  # removes rounding errors and −0
 
 
 class Flip(msgspec.Struct, frozen=True):
-    """Items that, if all of them were relevant, would bring the difference of two means down to 0."""
+    """Items that would bring the difference of two means down to 0 if all of them were relevant."""
 
     items: Ints  # of the open lists
-    exact: bool  # no smaller set could; else one might
+    exact: bool  # no smaller set exists; otherwise one may
 
 
 def flip(metric: Metric, lists: OpenLists, rows: Ints) -> Flip | None:
-    """The smallest set of labels after which the second is no longer ahead in the mean over these queries.
+    """The smallest set of labels that would cost the second side its lead in the mean over these queries.
 
-    None where it is not ahead, and where no labels could take its lead.
+    None if it does not lead, or if no labels could cost it the lead.
     """
     influence = None if metric.budget else metric.influence(lists)
     if influence is None:

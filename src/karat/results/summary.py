@@ -1,4 +1,4 @@
-"""SCORES → SUMMARY: one row a metric, with how sure it is."""
+"""Summarise scores: one row per metric, with its interval."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from karat.statistics.intervals import Range, mean_intervals
 from karat.statistics.sampling import Sampling
 from karat.statistics.sums import Sums, sum_up
 
-Limits: TypeAlias = tuple[float | None, float | None]  # null where there are too few queries to say
-FEW = 20  # under so many queries a number is shown, and said to be too little to judge by
-MOST_MISSING = 0.1  # share of queries that may be missing or fail before scores say little, as gates have it
+Limits: TypeAlias = tuple[float | None, float | None]  # null: too few queries
+FEW = 20  # with fewer queries a number is shown, but marked as too few to rely on
+MOST_MISSING = 0.1  # share of queries that may be missing or fail before scores say little, as for gates
 
 
 def is_outage(audit: Audit, queries: int) -> bool:
-    """Whether so many of the queries were scored as failed, since they are missing or report an error, that scores
-    say little about the retriever."""
+    """Whether so many queries are missing or failed that scores say little about the retriever."""
     lost = audit["missing_queries"] + audit["failed_queries"]
     return lost > MOST_MISSING * max(queries - audit["no_answer_queries"], 1)
 
@@ -38,11 +37,11 @@ class SummaryRow(msgspec.Struct, frozen=True):
     n: int  # queries on which it is defined
     undefined: int
     mean: float | None
-    low: float | None = None  # null where there are too few queries to say
+    low: float | None = None  # null: too few queries
     high: float | None = None
     ceiling: float | None = None  # what a perfect ranking of the gold would reach
     floor: float | None = None  # what a random ranking of the corpus would reach
-    few: bool = False  # too few queries to judge by
+    few: bool = False  # too few queries to rely on
     distribution: Distribution | None = None
 
     def __repr__(self) -> str:
@@ -53,13 +52,13 @@ class SummaryRow(msgspec.Struct, frozen=True):
 
 
 class Scores(Bulk, frozen=True):
-    """Values of several metrics on the same queries, with what else their means depend on."""
+    """Values of several metrics on the same queries, with everything their means depend on."""
 
     metrics: list[Metric]
-    values: dict[str, Floats]  # one value a query, NaN where undefined
-    weights: dict[str, Floats] = {}  # votes of each query, where not all have one
+    values: dict[str, Floats]  # one value per query, NaN where undefined
+    weights: dict[str, Floats] = {}  # votes of each query, if not all have one
     clusters: Ints | None = None  # queries with the same number belong together
-    extremes: Extremes | None = None  # what each query can have at least and at most; None: the metric's range
+    extremes: Extremes | None = None  # lowest and highest possible value per query; None: the metric's range
 
     def select(self, rows: Ints) -> Scores:
         return Scores(
@@ -71,13 +70,13 @@ class Scores(Bulk, frozen=True):
         )
 
     def ends(self, metric: Metric) -> Range:
-        """Where the interval of the mean ends."""
+        """The range that the interval of the mean must stay in."""
         if self.extremes is None:
             return metric.range
         return farthest(*self.extremes.of(metric), ~np.isnan(self.values[str(metric)]))
 
     def sums(self, names: Sequence[str]) -> Sums:
-        """The given columns as sums over what is resampled."""
+        """The given columns, summed over the units that are resampled."""
         values = np.column_stack([self.values[name] for name in names])
         if not any(name in self.weights for name in names):
             return sum_up(values, None, self.clusters)
@@ -85,7 +84,7 @@ class Scores(Bulk, frozen=True):
         return sum_up(values, np.column_stack([self.weights.get(name, ones) for name in names]), self.clusters)
 
     def mean(self, metric: Metric) -> float | None:
-        """The one number that stands for a metric, a quantile of some; None where it is defined on no query."""
+        """The metric's aggregate: its mean, or a quantile for some metrics. None if it is undefined for every query."""
         values = self.values[str(metric)]
         if metric.aggregate is None:
             return mean_of(values, self.weights.get(str(metric)))
@@ -111,9 +110,9 @@ def _limits(scores: Scores, metric: Metric, sampling: Sampling) -> Limits:
 
 
 def farthest(low: Floats, high: Floats, defined: Bools) -> Range:
-    """The ends of a mean over queries that have ends of their own.
+    """The range of a mean over queries with ranges of their own.
 
-    The farthest: with those of a usual query, intervals of queries whose ends differ would be too narrow
+    It uses the farthest ends: with those of a typical query, intervals would be too narrow where the ends differ
     (docs/decisions/030-ends-of-intervals.md).
     """
     return float(low[defined].min(initial=np.inf)), float(high[defined].max(initial=-np.inf))
@@ -127,7 +126,7 @@ def mean_limits(sums: Sums, ends: Range, sampling: Sampling) -> Limits:
 def mean_row(
     name: str, values: Floats, clusters: Ints | None, sampling: Sampling, ends: Range = (0.0, 1.0)
 ) -> SummaryRow:
-    """The mean of a column, NaN where undefined, with its interval. Of 0 and 1 it is the share of the queries."""
+    """The mean of a column (NaN: undefined) with its interval. For zeros and ones, it is the share of queries."""
     n = int((~np.isnan(values)).sum())
     limits = mean_limits(sum_up(values[:, None], None, clusters), ends, sampling)
     return SummaryRow(name, n, len(values) - n, mean_of(values), *limits, few=n < FEW)
@@ -152,7 +151,7 @@ def _row(metric: Metric, scores: Scores, limits: Limits, ceilings: Bounds, floor
 
 
 def mean_of(values: Floats, votes: Floats | None = None) -> float | None:
-    """Exactly rounded, so that neither the order of the queries nor the slicing changes a digit."""
+    """The exactly rounded mean, so that neither the order of the queries nor the slicing changes a digit."""
     defined = ~np.isnan(values)
     if not defined.any():
         return None
@@ -163,7 +162,7 @@ def mean_of(values: Floats, votes: Floats | None = None) -> float | None:
 
 
 def _exact_sum(values: Floats) -> float:
-    """As math.fsum. Numbers from 0 to 1, if not tiny, are added as whole multiples of 2^-63, which rounds nothing."""
+    """Like math.fsum. Numbers from 0 to 1, if not tiny, are added as multiples of 2^-63, without rounding."""
     if values.min() >= 0 and values.max() <= 1:
         scaled = values * 2.0**63
         if (scaled == np.floor(scaled)).all():
@@ -174,7 +173,7 @@ def _exact_sum(values: Floats) -> float:
 
 
 def _mean_beside(values: Floats, bounds: Floats, votes: Floats | None) -> float | None:
-    """Mean of a bound; None where a query on which the metric is defined has no bound."""
+    """Mean of a bound; None if a query for which the metric is defined has no bound."""
     defined = ~np.isnan(values)
     if np.isnan(bounds[defined]).any():
         return None
@@ -182,7 +181,7 @@ def _mean_beside(values: Floats, bounds: Floats, votes: Floats | None) -> float 
 
 
 def number(value: float) -> float | None:
-    """None for NaN, which JSON has no word for."""
+    """None for NaN, which JSON cannot express."""
     return None if value != value else value
 
 

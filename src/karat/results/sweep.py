@@ -1,4 +1,4 @@
-"""How deep should we look: recall and nDCG over k, their knees, and what a reranker could still win."""
+"""Sweep over k: recall and nDCG, their knees, and what a reranker could still gain."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from karat.data.ids import Floats, Ints
 from karat.data.saved import SavedOfSystem
 from karat.errors import ConfigError
 from karat.results.analyses.base import Lacking
+from karat.results.numbers import counted
 from karat.results.saved import origin
 from karat.results.summary import FEW, Scores, SummaryRow, summarise
 from karat.statistics.resampling import NEARLY_NORMAL, bayesian_means
@@ -39,8 +40,8 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Knee(msgspec.Struct, frozen=True):
-    """The smallest k that is within a percentage point of the deepest, and how sure that is; where it is the deepest k
-    itself, the curve still rises and has no knee."""
+    """The smallest k within a percentage point of the deepest k, and how sure that is. If it is the deepest k itself,
+    the curve still rises and has no knee."""
 
     metric: Literal["recall", "ndcg"]
     k: int
@@ -53,14 +54,14 @@ class Knee(msgspec.Struct, frozen=True):
 
 
 class Headroom(msgspec.Struct, frozen=True):
-    """Where the recall at k that is missing was lost. The three parts and recall@k add up to 1."""
+    """Where the missing recall@k was lost. recall, recoverable and lost add up to 1."""
 
     k: int
     depth: int  # of the deepest list
     recall: float  # recall@k
-    recoverable: float  # found deeper than k: a better order could win it
-    lost: float  # not found at any depth: only a better index could
-    cap: float  # the most that recall@k can be: min(k, relevant) / relevant
+    recoverable: float  # found deeper than k: a better order could gain it
+    lost: float  # not found at any depth: only a better index could gain it
+    cap: float  # the highest possible recall@k: min(k, relevant) / relevant
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -88,7 +89,7 @@ class Sweep(SavedOfSystem, frozen=True, kw_only=True):
 
 
 def draw_sweep(result: Result, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
-    """Recall and nDCG over k, with knees and headroom, for all queries and for the segments asked for."""
+    """Recall and nDCG over k, with knees and headroom, for all queries and for the requested segments."""
     wanted = checked_depths(ks)
     if not result.data.tables:
         raise Lacking("judged hits in the saved result: run `karat eval RUN --gold GOLD -o result.json` again")
@@ -97,7 +98,7 @@ def draw_sweep(result: Result, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
     measured = result.measure([*_names(ks)])
     before = result.provenance.get("k_raw")
     if isinstance(before, int) and before > depth:
-        notes.append(f"before reranking the log's lists are {before} deep: `--hits raw` looks at those.")
+        notes.append(f"before reranking, the lists have {before} hits: use `--hits raw` to sweep over those.")
     groups = [(ALL, ALL, np.arange(len(result.rows)))]
     for by in result.segmented_by:
         groups += [(segment_title(result.gold, by), value, at) for value, at in result.groups(by)]
@@ -114,20 +115,20 @@ def draw_sweep(result: Result, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
 def checked_depths(ks: Iterable[int]) -> list[int]:
     wanted = sorted(set(ks))
     if not wanted or wanted[0] < 1 or wanted[-1] >= _EVERYTHING:
-        what = "the depths of a sweep are whole numbers from 1 on"
+        what = "the depths of a sweep must be whole numbers of at least 1"
         raise ConfigError(what, expected="such as 1,3,5,10,20", got=wanted)
     return wanted
 
 
 def measured_depths(wanted: list[int], depth: int) -> tuple[list[int], list[str]]:
-    """Depths that the lists reach: past their end a curve is flat because nobody looked."""
+    """The depths that the lists reach, and notes. Beyond the end of the lists, nothing is known."""
     ks = [k for k in wanted if k <= depth] or wanted[:1]
     if ks[0] > depth:
-        return ks, [f"the lists are {depth} deep: recall@{ks[0]} is that of {depth} hits, and no k tells more."]
+        return ks, [f"the longest list has {counted(depth, 'hit')}, so recall@{ks[0]} covers only {depth}."]
     if len(ks) == len(wanted):
         return ks, []
     left_out = ", ".join(str(k) for k in wanted if k not in ks)
-    return ks, [f"the lists are {depth} deep: k = {left_out} would measure nothing new and is left out."]
+    return ks, [f"the longest list has {counted(depth, 'hit')}: k = {left_out} is left out."]
 
 
 def _names(ks: list[int]) -> Iterator[str]:
@@ -155,7 +156,7 @@ def _curve(measured: Result, segment: str, value: str, at: Ints, ks: list[int], 
 
 def _knee(name: Literal["recall", "ndcg"], ks: list[int], scores: Scores, sampling: Sampling) -> Knee | None:
     values = np.column_stack([scores.values[f"{name}@{k}"] for k in ks])
-    # Many units are drawn by their moments, for which they need not be sorted.
+    # Many units are drawn by their moments, which needs no sorting.
     sums = sum_up(values, None, scores.clusters, distinct=len(values) <= NEARLY_NORMAL)
     if not sums.defined.all():
         return None
@@ -166,7 +167,7 @@ def _knee(name: Literal["recall", "ndcg"], ks: list[int], scores: Scores, sampli
 
 
 def _knees(curves: Floats) -> Ints:
-    """The first place of each curve that is good enough."""
+    """The first point of each curve that is good enough."""
     good = curves >= curves[:, -1:] - _WITHIN - _ROUNDING
     return np.asarray(np.argmax(good, axis=1), np.int64)
 

@@ -1,4 +1,4 @@
-"""Judged tables as a file holds them: columns of plain numbers and texts, and back."""
+"""The saved form of judged tables: columns of plain numbers and texts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _DIGITS = 16  # of a hash of 64 bits
 
 
 class SavedPassages(msgspec.Struct):
-    """Which chunks hold the passages of a gold set."""
+    """Which chunks contain the passages of a gold set."""
 
-    settled: list[int]  # items that were looked for among chunks
+    settled: list[int]  # items that were searched for in chunks
     chunks: list[str]
     bounds: list[int]  # query i owns chunks bounds[i] … bounds[i + 1]
-    firsts: list[int]  # chunk j holds items[firsts[j] … firsts[j + 1]]
+    firsts: list[int]  # chunk j contains items[firsts[j] … firsts[j + 1]]
     items: list[int]
-    several: list[int]  # queries with a chunk that holds more than one item
+    several: list[int]  # queries with a chunk that contains more than one item
     known: Literal["corpus", "hits"]
 
 
@@ -40,12 +40,12 @@ class SavedGold(msgspec.Struct):
 
     level: Level
     labels: Labels
-    lists: str | None  # only for these lists, where passages were looked for in their hits
+    lists: str | None  # only for these lists, if passages were searched for in their hits
     counts: list[int]  # items of each query
     items: list[str]
     grades: list[float]
     kinds: list[int]
-    in_corpus: list[int] | None = None  # items of the corpus that each item is
+    in_corpus: list[int] | None = None  # corpus items that each item covers
     passages: SavedPassages | None = None
 
 
@@ -53,7 +53,7 @@ class SavedView(msgspec.Struct):
     """One view of the lists: their length, and rank and gold item of every judged hit."""
 
     view: View
-    gold: int  # which of the gold sets
+    gold: int  # index of the gold set
     depth: list[int]  # hits of each query
     absent: list[int]  # queries without a list
     counts: list[int]  # judged hits of each query
@@ -65,11 +65,11 @@ class SavedView(msgspec.Struct):
 
 
 class SavedTables(msgspec.Struct):
-    """All that is needed to measure a saved result again. Queries are numbered in the order of the result."""
+    """Everything needed to measure a saved result again. Queries are numbered in the order of the result."""
 
     golds: list[SavedGold]
     views: list[SavedView]
-    k: list[int] = []  # cutoff of each query; empty: none has one of its own
+    k: list[int] = []  # cutoff of each query; empty: no query has its own
     no_answer: list[int] = []
     hashes: dict[str, list[str]] = {}  # depth (or `all`) → hash of the ordered ids of each query, hexadecimal
     hits: Any = None  # reserved for the hits themselves
@@ -154,7 +154,7 @@ def _saved_view(view: View, gold: int, table: JudgedTable, rows: Ints, data: Run
 
 
 def restored_tables(saved: SavedTables, system: str, gold: Gold, missing: frozenset[str]) -> RunData:
-    """The data of a result again. `gold`: its queries, without items. Raises InputError where parts do not fit."""
+    """Restore the data of a result. `gold`: its queries, without items. Raises InputError if parts do not fit."""
     try:
         return _restored(saved, system, gold, missing)
     except (IndexError, KeyError, OverflowError, ValueError) as error:
@@ -194,11 +194,11 @@ def hexadecimal(hashes: NDArray[np.uint64]) -> list[str]:
 
 
 def from_hexadecimal(hashes: Sequence[str] | NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The hashes again; an array of them is returned as it is. Raises ValueError for other texts."""
+    """The hashes as numbers; an array is returned as it is. Raises ValueError for other texts."""
     if isinstance(hashes, np.ndarray):
         return hashes
     if any(len(digits) != _DIGITS for digits in hashes):
-        raise ValueError("a hash that has not 16 digits")
+        raise ValueError("a hash does not have 16 digits")
     return np.frombuffer(bytes.fromhex("".join(hashes)), ">u8").astype(np.uint64)
 
 

@@ -138,7 +138,7 @@ def test_micro_differences_are_those_of_the_means() -> None:
         assert 0 < difference.low < new - old < difference.high < 1
     found = karat.gate(after, baseline=before, criteria=["entity_precision(average=micro) drop <= 1pp"])
     assert found.outcome == "pass"
-    assert "gained" in found.verdicts[0].reason
+    assert "got better" in found.verdicts[0].reason
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""A model says how far a passage answers a query: asked safely, checked, and tested while it works."""
+"""Let a model grade how well a passage answers a query, with checked answers and built-in tests."""

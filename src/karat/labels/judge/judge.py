@@ -1,4 +1,4 @@
-"""`judge`: a pool of pairs in, labels out, with canaries among them."""
+"""`judge`: label a pool of pairs with a model, with canaries mixed in."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _EXAMPLES = 3
 
 
 class Judgements(SavedObject, frozen=True, kw_only=True):
-    """What `karat labels judge` prints as JSON; the labels are what it writes."""
+    """What `karat labels judge` prints as JSON. It writes `labels` to a file."""
 
     schema: Literal["karat/judgements/1"] = "karat/judgements/1"
     pool: str
@@ -40,10 +40,10 @@ class Judgements(SavedObject, frozen=True, kw_only=True):
     model: str
     prompt_version: str | None
     grades: dict[str, int]  # grade → pairs
-    missing: dict[str, int]  # why → pairs without a grade
+    missing: dict[str, int]  # reason → pairs without a grade
     missing_examples: list[str]
     canaries: list[CanaryCount]
-    fit: bool | None  # whether it withstood the canaries; None where nothing tells
+    fit: bool | None  # whether it passed the canaries; None if unknown
     spending: Spending
     seconds: float
     notes: list[str]
@@ -51,7 +51,7 @@ class Judgements(SavedObject, frozen=True, kw_only=True):
 
 
 class _Task(NamedTuple):
-    """A pair, or a canary: the judge cannot tell them apart."""
+    """A pair or a canary; the judge cannot tell which."""
 
     query: str
     passage: str
@@ -60,7 +60,7 @@ class _Task(NamedTuple):
 
 
 class Judging:
-    """A judge before a pool: says what it will cost, then does it."""
+    """Estimates the cost of judging a pool, then does it."""
 
     @takes(JudgeOptions)
     def __init__(self, pool: str | PathLike[str] | Iterable[PoolEntry], **options: Unpack[JudgeKeywords]) -> None:
@@ -70,7 +70,7 @@ class Judging:
         self._workers = asked.workers
         self._entries = read_pool(pool) if isinstance(pool, (str, PathLike)) else list(pool)
         if not self._entries:
-            raise ConfigError("the pool is empty: there is nothing to judge", code="empty-pool", file=self.label)
+            raise ConfigError("the pool is empty", code="empty-pool", file=self.label)
         self._tasks = self._lent(asked.corpus)
         pairs = [(task.query, task.passage) for task in self._tasks]
         self._canaries = make_canaries(pairs, asked.canaries, asked.seed)
@@ -82,19 +82,19 @@ class Judging:
         self.annotator = asked.annotator or self.client.model.model
 
     def _lent(self, corpus: Any) -> list[_Task]:
-        """The pairs that have two texts; a corpus lends passages."""
+        """The pairs with both texts; a corpus provides missing passages."""
         lent = corpus if corpus is None or isinstance(corpus, Corpus) else read_corpus(corpus)
         tasks = [_Task(e.query or "", _passage(e, lent), e) for e in self._entries]
         found = [task for task in tasks if task.query.strip() and task.passage.strip()]
         if not found:
             lacking = "query" if any(task.passage.strip() for task in tasks) else "text"
-            hint = "--corpus lends the texts" if lacking == "text" else "karat labels pool --gold writes the queries"
-            what = f"no pair of the pool has a {lacking}"
+            hint = "add the texts with --corpus" if lacking == "text" else "karat labels pool --gold writes the queries"
+            what = f"no pair in the pool has a {lacking}"
             raise ConfigError(what, code="missing-text", file=self.label, field=lacking, hint=hint)
         return found
 
     def estimate(self) -> CostEstimate:
-        """Requests that no earlier time has answered. A judge that has to be asked again costs more."""
+        """The cost of requests that are not cached. Retries cost extra."""
         requests = (self._judge.request(task.query, task.passage) for task in self._mixed)
         return self.client.estimate(requests, 0 if self._judge.version is None else USUAL_TOKENS, self.prices)
 
@@ -114,7 +114,7 @@ class Judging:
         of_entries = {id(task.entry): given[id(task)] for task in self._tasks}
         labels = [self._label(entry, of_entries.get(id(entry))) for entry in self._entries]
         kept = 0 if output is None else write_beside(Path(output), labels, self.annotator)
-        # Not where it ended early: what is under way then may still be written.
+        # Not after an early end: pending requests may still be written.
         self.client.close()
         return self._summary(labels, canaries, kept, time.monotonic() - started)
 
@@ -165,10 +165,10 @@ def judge_pool(
     progress: Progress | None = None,
     **options: Unpack[JudgeKeywords],
 ) -> Judgements:
-    """Let a model grade the pairs of a pool 2, 1 or 0; what cannot be graded is missing, never 0.
+    """Let a model grade the pairs of a pool 2, 1 or 0. Pairs that cannot be graded are missing, never 0.
 
-    Either a `model` does it, with the key in KARAT_LLM_KEY or OPENAI_API_KEY, or `judge`: a function or its name
-    `module:callable`. `output`: labels file; lines of others in it are kept.
+    Use either a `model`, with the key in KARAT_LLM_KEY or OPENAI_API_KEY, or `judge`: a function or its name
+    `module:callable`. `output`: labels file; lines by other annotators are kept.
     """
     return Judging(pool, **options).run(output, progress)
 
@@ -176,14 +176,14 @@ def judge_pool(
 def _model(asked: JudgeOptions) -> Chat | FunctionModel:
     model, function = asked.model, asked.judge
     if (model is None) == (function is None):
-        expected = "a model, or a function of your own (--model or --judge)"
-        raise ConfigError("who judges?", code="missing-option", expected=expected)
+        expected = "either a model (--model) or a function (--judge)"
+        raise ConfigError("choose one judge", code="missing-option", expected=expected)
     if function is None:
         assert model is not None
         return chat_of(model, asked)
     if asked.base_url is not None or asked.prompt is not None:
-        what = "a function of your own has neither address nor prompt"
-        raise ConfigError(what, code="no-such-option", hint="leave --base-url, --prompt out")
+        what = "--base-url and --prompt do not apply to a function"
+        raise ConfigError(what, code="no-such-option", hint="remove --base-url and --prompt")
     return FunctionModel(function, asked.timeout)
 
 
@@ -204,11 +204,9 @@ def _passage(entry: PoolEntry, corpus: Corpus | None) -> str:
 def _notes(graded: Counter[str], pairs: int, kept: int) -> list[str]:
     notes = []
     if kept:
-        notes.append(f"{kept:,} labels that stood in the file are kept")
+        notes.append(f"existing labels kept in the file: {kept:,}")
     if len(graded) == 1 and graded.total() >= 10:
-        notes.append(f"every pair got the grade {next(iter(graded))}: such a judge tells nothing")
+        notes.append(f"every pair got grade {next(iter(graded))}, so these labels are useless")
     if graded.total() < 0.95 * pairs:
-        notes.append(
-            f"{pairs - graded.total():,} of {pairs:,} pairs have no grade; what is left may not be a fair sample"
-        )
+        notes.append(f"{pairs - graded.total():,} of {pairs:,} pairs have no grade; the rest may not be a fair sample")
     return notes

@@ -1,6 +1,6 @@
-"""Who judges, a chat model or a function of one's own, what it is told, and how a verdict is read.
+"""The judge (a chat model or your own function), its prompt, and how its verdicts are read.
 
-The instructions can be replaced; how texts are marked and what an answer looks like cannot."""
+The instructions can be replaced; the marking of texts and the form of an answer cannot."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ _NOTE = 300
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """Instructions, and the version that labels carry."""
+    """Instructions, and their version, which is stored in labels."""
 
     instructions: str = _INSTRUCTIONS
     name: str = _VERSION
 
     @property
     def version(self) -> str:
-        """The name, and a hash of every word that is the same for all pairs."""
+        """The name, and a hash of the text that is the same for all pairs."""
         digest = hashlib.sha256(f"{self.instructions}\0{_ANSWER}".encode()).hexdigest()
         return f"{self.name} sha256:{digest[:12]}"
 
@@ -79,22 +79,22 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 def read_prompt(path: str | PathLike[str]) -> Prompt:
-    """Instructions of one's own, from a text file."""
+    """Read custom instructions from a text file."""
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise ConfigError("no prompt: the file is not UTF-8 text", code="not-utf8", file=str(file)) from None
+        raise ConfigError("the prompt file is not UTF-8 text", code="not-utf8", file=str(file)) from None
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", code="unreadable", file=str(file)) from None
     if not text.strip() or "\0" in text or not is_whole(text):
-        what = "no prompt: the file holds no text"
-        raise ConfigError(what, code="empty-file", file=str(file), hint="docs/judge.md shows one")
+        what = "the prompt file has no text"
+        raise ConfigError(what, code="empty-file", file=str(file), hint="see docs/judge.md for an example")
     return Prompt(text, file.stem)
 
 
 class Judge:
-    """Grades one passage for one query: a chat model that is given a prompt, or without one a function of one's own."""
+    """Grades one passage for one query, with a chat model and a prompt, or without a prompt by your own function."""
 
     def __init__(self, client: Client, prompt: Prompt | None) -> None:
         self.client, self._prompt = client, prompt
@@ -106,7 +106,7 @@ class Judge:
         return Request([{"role": "query", "content": query}, {"role": "passage", "content": passage}], 0)
 
     def judge(self, query: str, passage: str) -> JudgeVerdict:
-        """What a model says is read with suspicion, and asked for again where it is no verdict."""
+        """Grade a passage. Model answers are checked, and requested again if unusable."""
         request = self.request(query, passage)
         try:
             if self._prompt is None:
@@ -120,7 +120,7 @@ class Judge:
 
 
 def _from_function(reply: Reply, passage: str) -> JudgeVerdict:
-    """What a function returned was written as JSON by `_as_text`: nothing of the passage is outside its strings."""
+    """The verdict of a function. `_as_text` wrote its answer as JSON, so the passage cannot break out of strings."""
     try:
         said = msgspec.json.decode(reply.text or "{}")
         if "grade" not in said:
@@ -132,16 +132,16 @@ def _from_function(reply: Reply, passage: str) -> JudgeVerdict:
 
 
 class FunctionModel:
-    """A function (query, passage) → grade, or a dict with grade, quote, note; None where it cannot tell.
+    """A function (query, passage) → grade, or a dict with grade, quote, note; None if it cannot decide.
 
-    Its answers are kept like those of a model, as long as its file is the same.
+    Its answers are cached like those of a model, as long as its file is unchanged.
     """
 
     def __init__(self, target: str | Callable[..., Any], timeout: float) -> None:
         found = load_callable(target)
         if isinstance(found, type) or not callable(found):
             expected = "a function (query, passage) → 0, 1 or 2"
-            raise ConfigError(f"{target!r} is no judge", code="bad-callable", expected=expected)
+            raise ConfigError(f"{target!r} is not a judge", code="bad-callable", expected=expected)
         self.model = title_of(target)
         self.url = f"code {code_hash(found)}"
         self._function, self._timeout = found, timeout
@@ -154,7 +154,7 @@ class FunctionModel:
             text = _as_text(said)
         except KaratError as error:
             raise NoReply(str(error)) from None
-        except Exception as error:  # whatever their code does: it belongs to this pair
+        except Exception as error:  # an error in user code concerns only this pair
             raise NoReply(f"{type(error).__name__}: {error}") from None
         return Reply(text, 0, 0, now())
 
@@ -173,21 +173,21 @@ def _refuse_other_arguments(function: Callable[..., Any], name: str) -> None:
         what = f"{name} cannot be called with a query and a passage: {error}"
         raise ConfigError(what, code="bad-callable", expected="a function (query, passage) → 0, 1 or 2") from None
     except ValueError:
-        return  # some built-in functions tell nothing of themselves
+        return  # some built-in functions have no signature
 
 
 class JudgeVerdict(msgspec.Struct, frozen=True):
-    """A grade with what shows it; or no grade, and why."""
+    """A grade with its evidence, or no grade and the reason."""
 
     grade: int | None
     quote: str | None = None
     note: str | None = None
     reason: str | None = None
-    time: str = ""  # when it was given
+    time: str = ""
 
 
 def read_verdict(answer: str, passage: str, name: str) -> JudgeVerdict:
-    """A verdict whose grade has the name that was asked for and is on the scale, and whose quote is in the passage."""
+    """Read a verdict. Its grade must have the requested name and be on the scale; its quote must be in the passage."""
     found = answers_in(answer, name)
     if not found:
         raise UnusableReply(f"there is no JSON object with {name}")
@@ -215,7 +215,7 @@ def _grade(value: Any) -> int:
 
 
 def missing(why: str, about: str, time: str) -> JudgeVerdict:
-    """No grade: never the same as irrelevant. `why` is one of a few, so that they can be counted."""
+    """A verdict without a grade, which is not the same as irrelevant. `why`: one of a few reasons, to be counted."""
     return JudgeVerdict(None, reason=shorten(_line(f"{why}: {about}" if about else why), _NOTE), time=time)
 
 

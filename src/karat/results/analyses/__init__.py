@@ -1,1 +1,1 @@
-"""What a run's own data tells beyond the scores, one file an analysis."""
+"""What a run's own data shows beyond the scores, one file per analysis."""

@@ -1,4 +1,4 @@
-"""What an analysis is, what it needs of the pass over a run, and all analyses of one result."""
+"""The base class of analyses, what they need from the pass over a run, and all analyses of one result."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class Lacking(Exception):
 
 
 class NotAsked(Exception):
-    """An analysis that is made only on demand."""
+    """The analysis is made only on request."""
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What is known of an evaluation before its run is read."""
+    """What is known about an evaluation before its run is read."""
 
     gold: Gold
     rules: Rules
-    metrics: list[Metric]  # those that were asked for
+    metrics: list[Metric]  # the requested ones
     corpus: Corpus | None
-    labelling: Labelling  # labels beside the gold set, and whether bounds are asked for
-    routes: tuple[str, ...]  # sources of which there is a run that asked them alone
-    sourced: bool = False  # hits may say which source they are from
+    labelling: Labelling  # labels in addition to the gold set, and whether bounds are requested
+    routes: tuple[str, ...]  # sources with a run that searched only them
+    sourced: bool = False  # hits may have a source
 
     @property
     def own(self) -> View:
@@ -52,26 +52,26 @@ class Setup(msgspec.Struct, frozen=True):
 
     @property
     def unfiltered(self) -> View:
-        """The final lists with every hit that was logged: what filters take from them, other lists still have."""
+        """The final lists with every logged hit, to compare with other lists, which are not filtered."""
         return self.own.but(min_score=None, no_future=False, top_k=None)
 
 
-Consumer: TypeAlias = Callable[[Setup], Need]  # declares what it will ask the results for
+Consumer: TypeAlias = Callable[[Setup], Need]  # declares what it needs from the results
 
 
 class Analysis:
-    """Looks at one result and gives a struct that says what it found; one new file makes one."""
+    """Analyses one result and returns a struct with its findings. To add one, add a file."""
 
     name: ClassVar[str]
     title: ClassVar[str]  # in a few words, for a person
     finds: ClassVar[type[msgspec.Struct]]
 
     def need(self, setup: Setup) -> Need:
-        """What the pass must bring; those of all analyses are added up. Raises Lacking or NotAsked."""
+        """What the pass must collect; the needs of all analyses are merged. Raises Lacking or NotAsked."""
         return Need()
 
     def find(self, side: Result) -> msgspec.Struct:
-        """`side` has the metrics that were needed. Raises Lacking where the data is missing."""
+        """Analyse `side`, which has the needed metrics. Raises Lacking if data is missing."""
         raise NotImplementedError
 
 
@@ -81,9 +81,9 @@ def with_lists(side: Result) -> Bools:
 
 
 def pair(before: Result, after: Result, metrics: Sequence[str]) -> tuple[Paired, Ints]:
-    """Both sides in these metrics on the queries that the first has, and the rows of these in the gold set.
+    """Both sides in these metrics on the queries that the first has, and the rows of these queries in the gold set.
 
-    What the second lacks of them has failed; what the first lacks says nothing about a change.
+    Queries missing from the second count as failed; those missing from the first say nothing about a change.
     """
     rows = np.intersect1d(before.rows[with_lists(before)], after.rows, assume_unique=True)
     asked = parse_metrics(metrics)
@@ -95,14 +95,14 @@ REGISTRY: Registry[Analysis] = Registry("analysis", "karat.results.analyses", An
 
 
 class Analyses(msgspec.Struct, frozen=True):
-    """What was found by name, and what could not be looked at, with the reason."""
+    """Findings by name, and analyses that could not be made, with the reason."""
 
     found: dict[str, Any] = {}
     lacking: dict[str, str] = {}
 
 
 def needs_of_analyses(setup: Setup) -> list[Need]:
-    """What the pass over a run must bring for all analyses that the data allows."""
+    """What the pass over a run must collect for all analyses that the data allows."""
     needs = []
     for kind in REGISTRY.everything().values():
         try:
@@ -113,7 +113,7 @@ def needs_of_analyses(setup: Setup) -> list[Need]:
 
 
 def analyse(side: Result) -> Analyses:
-    """Everything that the data allows; nothing where an evaluation was not asked for analyses."""
+    """All analyses that the data allows; none if the evaluation did not request analyses."""
     found: dict[str, Any] = {}
     lacking: dict[str, str] = {}
     for name, kind in sorted(REGISTRY.everything().items()) if side.context.analysed else ():
@@ -128,7 +128,7 @@ def analyse(side: Result) -> Analyses:
 
 
 def restore_analyses(saved: dict[str, Any], lacking: dict[str, str]) -> Analyses:
-    """From their saved form; one that no longer exists is left out."""
+    """Analyses from their saved form. Those that no longer exist are left out."""
     found: dict[str, Any] = {}
     for name, value in saved.items():
         kind = REGISTRY.get(name)

@@ -1,4 +1,4 @@
-"""What unjudged hits leave open: scores by the gold alone, with a judge's labels, at worst and at best, corrected."""
+"""Four scores that treat unjudged hits differently: gold only, gold plus judge, strict bounds, calibrated estimate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from karat.statistics.intervals import Range
 if TYPE_CHECKING:
     from karat.results.result import Result
 
-# The others stay with the gold: what a judge calls relevant was found by the very systems that it is to measure.
+# Other metrics use gold only: what a judge calls relevant was found by the systems being measured.
 BY_JUDGE = (Precision, NDCG, RBP)
 BOUNDED = ("hit", "precision", "recall", "mrr", "ndcg", "rbp")
 LINEAR = (Precision, RBP)
@@ -39,59 +39,59 @@ Kind = Literal["gold only", "gold plus judge", "strict bounds", "judge-calibrate
 
 
 def judged_side(side: Result, metrics: Sequence[str]) -> Result | None:
-    """The same run measured with the labels; None where there are none."""
+    """The same run measured with judge labels; None if there are none."""
     return None if side.labelling.with_judge is None else side.measure(metrics, side.view.but(labels="judge"))
 
 
 def judged_values(side: Result, judged: Result, metric: str) -> Floats:
-    """Over the queries of the gold: labels of a judge give no query an answer that it did not have."""
+    """Values for queries that have an answer in the gold: judge labels do not add answers."""
     place = np.searchsorted(judged.rows, side.rows)
     return np.where(np.isnan(side.values[metric]), np.nan, judged.values[metric][place])
 
 
 class BoundsRow(msgspec.Struct, frozen=True):
-    """One metric in one reading. Strict bounds have no value but `lower` and `upper`, between which it lies."""
+    """One metric in one reading. Strict bounds have `lower` and `upper` instead of a value."""
 
     metric: str
     kind: Kind
     n: int
     value: float | None = None
-    low: float | None = None  # interval: other queries might have been asked
+    low: float | None = None  # interval over queries
     high: float | None = None
     lower: float | None = None
     upper: float | None = None
     method: str | None = None
-    depth: int | None = None  # rank below which people had no chance to label; the interval holds whatever is there
+    depth: int | None = None  # rank below which no human labels were sampled; the interval allows for anything there
 
 
 BELOW_SCALE = (
-    "No label has the highest grade of the scale. Gold lists without grades have it, so their ids count for more in "
-    "nDCG than any labelled hit. If labels only say relevant or not, use --max-grade 1."
+    "No label has the highest grade of the scale. Gold items without grades count as the highest grade, so they count "
+    "for more in nDCG than any labelled hit. If labels only say relevant or not, use --max-grade 1."
 )
 
 
 class BoundsFound(msgspec.Struct, frozen=True):
-    """How much of the lists is judged, and what the rest leaves open."""
+    """How much of the lists is judged, and how the rest could change the scores."""
 
     rows: list[BoundsRow]
     k: int
     hits: int  # in the top k of the queries that have an answer
-    unjudged: int  # of them, by the gold
-    open_items: int  # different things without a grade, found anywhere
+    unjudged: int  # of them, those not in the gold
+    open_items: int  # distinct items without a grade, found anywhere
     judge_labels: int = 0
     by_judge: int = 0  # unjudged hits of the top k that only the judge has labelled
     by_people: int = 0
-    unlabelled: int = 0  # by anybody: irrelevant in the value of the estimate, either in its interval
-    overruled: int = 0  # labels of the judge that contradict the gold
-    unknown: int = 0  # labels of the judge for queries that the gold set lacks
+    unlabelled: int = 0  # without any label: irrelevant in the estimate, either in its interval
+    overruled: int = 0  # judge labels that contradict the gold
+    unknown: int = 0  # judge labels for queries that are not in the gold set
     refused: list[NoEstimate] = []  # metrics without a judge-calibrated estimate
-    inverted: bool = False  # the judge: kappa with people is below 0 with its whole interval
-    other_scale: int = 0  # gold items with grades that end elsewhere than those of the labels
-    below_scale: int = 0  # labels beside gold without grades, none of which has the highest grade of their scale
+    inverted: bool = False  # the judge's kappa with human labels is below 0, with its whole interval
+    other_scale: int = 0  # gold items whose grade scale has another maximum than that of the labels
+    below_scale: int = 0  # labels in addition to gold without grades, none with the highest grade of the scale
 
 
 class BoundsAnalysis(Analysis):
-    """Four readings of the same run, each under its own name."""
+    """Computes four readings of the same run."""
 
     name = "bounds"
     title = "What unjudged hits leave open"
@@ -170,10 +170,10 @@ class _Lists(msgspec.Struct, frozen=True):
 
 
 def _lists(side: Result, level: Level) -> _Lists:
-    """The run's lists and all that is open in them, in other systems of the same file, and in the pool."""
+    """The run's lists, and all unjudged items in them, in other systems of the same file, and in the pool."""
     own = side.unjudged_lists(level)
     gold = own.judged.gold
-    # Passages are looked for in the chunks of one system, and what other systems hold of them is not known here.
+    # Passages are located in the chunks of one system; where other systems have them is unknown here.
     others = {} if gold.located is not None else side.context.opened
     seen = [
         PooledItems(

@@ -1,4 +1,4 @@
-"""What the queries used and what that costs, by stage and by model; one-off costs apart."""
+"""Usage and cost of the queries, by stage and by model; one-off costs separately."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _METRICS = ("cost", "prompt_tokens", "completion_tokens")
 
 
 class CostPart(msgspec.Struct, frozen=True):
-    """What one stage, or one model, used over all queries."""
+    """The usage of one stage or one model over all queries."""
 
     name: str | None  # null: the log does not say
     queries: int
     calls: int
     prompt_tokens: int
     completion_tokens: int
-    cost: float | None  # null where a part of it is not known
+    cost: float | None  # null if a part of it is unknown
     share: float | None  # of the whole cost
 
 
 class OneOffLine(msgspec.Struct, frozen=True):
-    """A cost that no query causes."""
+    """A cost that does not depend on queries."""
 
     name: str
     amount: float
@@ -40,20 +40,20 @@ class OneOffLine(msgspec.Struct, frozen=True):
 
 
 class Costs(msgspec.Struct, frozen=True):
-    """Of the queries whose usage was logged; `total` and the cost per query, of those whose cost is known."""
+    """Costs of the queries with logged usage. `total` and the cost per query cover those whose cost is known."""
 
-    queries: int  # that say what they used
+    queries: int  # with logged usage
     currency: str | None  # null: there is no price table
     per_query: list[SummaryRow]  # cost, prompt and completion tokens
     total: float | None  # null without a price table
     stages: list[CostPart]
     models: list[CostPart]
-    unpriced: list[str]  # why the cost of some queries is not known
+    unpriced: list[str]  # why the cost of some queries is unknown
     one_off: list[OneOffLine]
 
 
 class CostAnalysis(Analysis):
-    """`usage` of the run log, with the price table."""
+    """Prices the `usage` in the run log with the price table."""
 
     name = "cost"
     title = "Cost"
@@ -83,7 +83,7 @@ class CostAnalysis(Analysis):
 
 
 def _parts(logged: list[list[Usage]], by: str, prices: Prices | None) -> list[CostPart]:
-    """The dearest first; where costs are not known, the one with the most tokens."""
+    """Parts by cost, most expensive first; if costs are unknown, by tokens."""
     groups: dict[str | None, list[list[Usage]]] = {}
     for usage in logged:
         for name in dict.fromkeys(getattr(used, by) for used in usage):

@@ -1,4 +1,4 @@
-"""Entity linking: were the right entities recognised, and which were not."""
+"""Entity linking: how many entities were recognised, and which were not."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ _SHOWN = 5
 
 
 class Often(msgspec.Struct, frozen=True):
-    """An entity, and in how many links."""
+    """An entity, and its number of links."""
 
     id: str
     times: int
 
 
 class Linked(msgspec.Struct, frozen=True):
-    """Links to entities, and mentions without one (NIL) apart."""
+    """Links to entities, and separately mentions without one (NIL)."""
 
-    queries: int  # that both sides speak of
+    queries: int  # with entities on both sides
     wanted: int
     linked: int
     right: int
     scores: list[SummaryRow]  # precision, recall and F1, by query and by link
     missed: list[Often]  # entities that were not linked, most often first
-    wrong: list[Often]  # entities that were linked and should not be
+    wrong: list[Often]  # entities that should not have been linked
     nil_wanted: int
     nil_said: int
     nil_right: int
-    nil_scores: list[SummaryRow]  # empty where no side has any
+    nil_scores: list[SummaryRow]  # empty if neither side has any
 
 
 class EntityAnalysis(Analysis):
-    """`entities` of the run log against those of the gold set."""
+    """Compares `entities` in the run log with those in the gold set."""
 
     name = "entities"
     title = "Entity linking"

@@ -1,4 +1,4 @@
-"""Evidence texts: how much of them the top holds, which chunk covered which, and by which rule."""
+"""Evidence texts: how many the top hits cover, which chunk covers which, and by which rule."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from karat.results.result import Result
 ON_ANSWERS = "answer_containment"
 RULES: tuple[Rule, ...] = ("exact", "contains", "contained", "fuzzy")
-KEPT = 10_000  # of the list of who covered what
+KEPT = 10_000  # most pairs of evidence and chunk that are kept
 _EXAMPLES = 5
 _SHOWN = 300  # characters of an example
 
@@ -39,21 +39,21 @@ class RuleCount(msgspec.Struct, frozen=True):
     """How often a rule decided."""
 
     rule: Rule
-    evidences: int  # covered for the first time by this rule
-    pairs: int  # of evidence and chunk
+    evidences: int  # evidence texts first covered by this rule
+    pairs: int  # pairs of evidence and chunk
 
 
 class Uncovered(msgspec.Struct, frozen=True):
-    """An evidence that no chunk covers."""
+    """An evidence text that no chunk covers."""
 
     query_id: str
-    evidence: int  # place among the query's evidences, from 0
+    evidence: int  # index among the query's evidence texts, from 0
     text: str
     longer_than_every_chunk: bool
 
 
 class EvidenceFound(msgspec.Struct, frozen=True):
-    """What the top 10 holds of the evidence texts and answers of the gold set."""
+    """How the top 10 covers the evidence texts and answers of the gold set."""
 
     ks: list[int]
     threshold: float
@@ -61,13 +61,13 @@ class EvidenceFound(msgspec.Struct, frozen=True):
     queries: int = 0  # with evidence
     evidences: int = 0
     covered: int = 0
-    longer: int = 0  # uncovered evidences that are longer than every chunk looked at
-    hits: int = 0  # looked at
+    longer: int = 0  # uncovered evidence texts that are longer than every compared chunk
+    hits: int = 0  # that were compared
     without_text: int = 0
-    too_long: int = 0  # pairs of texts too long to be compared letter by letter
+    too_long: int = 0  # pairs of texts too long to compare character by character
     rules: list[RuleCount] = []
     uncovered_examples: list[Uncovered] = []
-    pairs: int = 0  # of evidence and chunk that covers it
+    pairs: int = 0  # of evidence and a chunk that covers it
     covers: list[CoveredEvidence] = []  # the first 10,000 of them, in the order of the gold set
 
 
@@ -119,7 +119,7 @@ def _metrics(gold: Gold) -> list[str]:
 
 
 def _seen(side: Result) -> list[tuple[int, Looked]]:
-    """Every query with evidence, and what was seen of it: of one that the run lacks, nothing."""
+    """Every query with evidence, and what was compared for it: nothing if it is missing from the run."""
     evidence = side.gold.fields.get("evidence")
     return [
         (row, looked or Looked([]))
@@ -130,7 +130,7 @@ def _seen(side: Result) -> list[tuple[int, Looked]]:
 
 def _by_rule(covers: list[CoveredEvidence]) -> list[RuleCount]:
     pairs = Counter(cover.rule for cover in covers)
-    # Of each evidence the best hit that covers it; those of a query come best first.
+    # The best hit that covers each evidence text; hits of a query come best first.
     firsts = Counter({(cover.query_id, cover.evidence): cover.rule for cover in reversed(covers)}.values())
     return [RuleCount(rule, firsts[rule], pairs[rule]) for rule in RULES]
 

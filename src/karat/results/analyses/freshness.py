@@ -1,4 +1,4 @@
-"""What newer documents did to the scores: the run once more, without hits that are newer than their query's as_of."""
+"""How newer documents affect the scores: the run again, without hits newer than their query's as_of."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ class Fresh(msgspec.Struct, frozen=True):
     """How many hits are newer than their query's as_of, and how the scores change without them."""
 
     k: int
-    queries: int  # that have as_of
+    queries: int  # with as_of
     freshness: SummaryRow  # freshness@k
     affected: int  # queries with a newer hit in the top k
-    hits: int  # of the queries that have as_of, at any depth
+    hits: int  # of the queries with as_of, at any depth
     newer_hits: int
-    undated_hits: int  # say no version, and are kept
-    odd_versions: int  # hits whose version cannot be compared, kept likewise
-    differences: list[Difference]  # without newer hits against the lists as they are
-    newer_gold: int  # relevant items that are newer than their query's as_of: labels to look at
+    undated_hits: int  # without a version; they are kept
+    odd_versions: int  # hits whose version cannot be compared; they are kept too
+    differences: list[Difference]  # lists without newer hits − lists as they are
+    newer_gold: int  # relevant items newer than their query's as_of: labels to check
     newer_gold_examples: list[str]
-    all_gold: bool  # a corpus told the version of the gold items; else they are known of those that the run returned
+    all_gold: bool  # versions of gold items are from a corpus; otherwise only those that the run returned are known
     counted: list[Entry] = []  # for the audit
 
 
 class FreshnessAnalysis(Analysis):
-    """The lists as they are against the same lists without newer documents."""
+    """Compares the lists with the same lists without newer documents."""
 
     name = "freshness"
     title = "Freshness"
@@ -91,18 +91,18 @@ class FreshnessAnalysis(Analysis):
 
 
 def _of_lists(metrics: Iterable[Metric]) -> list[Metric]:
-    """Those that look at lists and nothing else of a query (time, cost, route); all but freshness itself."""
+    """The metrics that depend only on lists (not on time, cost or route), except freshness itself."""
     return [m for m in metrics if m.reads <= OPTIONAL_COLUMNS and not isinstance(m, Freshness)]
 
 
 def _compared(k: int, requested: Iterable[Metric]) -> list[str]:
-    """The usual four, then whatever else was requested."""
+    """The usual four metrics, then all others that were requested."""
     usual = (f"recall@{k}", f"ndcg@{k}", f"precision@{k}", "mrr")
     return list(dict.fromkeys([*usual, *map(str, requested)]))
 
 
 def _refuse_undated(after: Result) -> None:
-    """Where no hit says how old it is, nothing was removed."""
+    """Raise if no hit has a version: nothing was removed."""
     if not after.data.tables[after.view].undated:
         return
     odd = after.data.odd_version
@@ -114,14 +114,14 @@ def _refuse_undated(after: Result) -> None:
 
 
 def _newer_gold(side: Result, after: Result) -> tuple[list[str], bool]:
-    """Relevant items that are newer than their query's as_of (all, or some that the run returned), and whether all."""
+    """Relevant items newer than their query's as_of, and whether these are all, or only some that the run returned."""
     if side.corpus is None or side.corpus.versions is None:
         return [name for entry in after.audit if entry.code == "future_gold" for name in entry.examples], False
     return _newer_than_as_of(side.gold, item_versions(side.gold, side.corpus, DocRule(side.rules.doc_of))), True
 
 
 def _newer_than_as_of(gold: Gold, versions: list[list[Any]]) -> list[str]:
-    """Items that cannot be found in any version that is not newer."""
+    """Items of which every version is newer."""
     found = []
     for item in np.flatnonzero(gold.grades > 0).tolist():
         query = int(gold.query_of_item[item])

@@ -1,4 +1,4 @@
-"""Whether what the gold set names is still there, so that a new chunking is not taken for a worse retriever."""
+"""Check that the items of the gold set still exist, so that rechunking is not mistaken for a worse retriever."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ from karat.scoring.views import Need
 if TYPE_CHECKING:
     from karat.results.result import Result
 
-_GONE = 0.05  # of the chunk labels whose document is there: more than that is no accident
-_UNSEEN = 0.9  # the same where only returned chunks are known: a weak retriever misses many that exist
-_FEW = 5  # labels that say nothing yet
+_GONE = 0.05  # share of the chunk labels whose document exists: more means rechunking
+_UNSEEN = 0.9  # the same if only returned chunks are known: a weak retriever misses many that exist
+_FEW = 5  # fewer labels prove nothing
 _EXAMPLES = 3
 
 
 class LabelCount(msgspec.Struct, frozen=True):
-    """Relevant gold items of one kind, and how many of the things they name are there."""
+    """Relevant gold items of one kind, and how many of them exist."""
 
     count: int = 0
     there: int = 0
-    moved: int = 0  # chunks that are not there although their document is
-    examples: list[str] = []  # of those that are not there
+    moved: int = 0  # chunks that do not exist although their document does
+    examples: list[str] = []  # items that do not exist
 
 
 class LabelHealth(msgspec.Struct, frozen=True):
-    """Whether the gold set still speaks of what is searched."""
+    """Whether the gold set still matches what is searched."""
 
-    against: Literal["corpus", "hits"]  # what is there: all of the corpus, or what the run returned for any query
+    against: Literal["corpus", "hits"]  # compared with the corpus, or with what the run returned for any query
     chunks: LabelCount
-    documents: LabelCount  # also bare ids without the mark of a chunk
-    passages: LabelCount  # there: a chunk holds it
-    changed: int  # chunks that are there, but do not hold the quote that stands beside their id
+    documents: LabelCount  # also plain ids without a chunk suffix
+    passages: LabelCount  # there: a chunk contains it
+    changed: int  # chunks that exist but do not contain the quote given with their id
     changed_examples: list[str]
-    quoted: int  # labels of chunks that moved or changed which have a quote or offsets to find them by
-    rechunked: bool  # looks like other chunks of the same documents
-    unclear: int = 0  # of `documents`, bare ids of which nothing says whether they name documents or chunks
+    quoted: int  # labels of moved or changed chunks with a quote or offsets to find them again
+    rechunked: bool  # the documents seem to be chunked differently
+    unclear: int = 0  # of `documents`, plain ids that may be documents or chunks
 
 
 def label_health(gold: Gold, rule: DocRule, corpus: Corpus | None, returned: ThereFlags | None = None) -> LabelHealth:
-    """Against a corpus, or against what the run returned."""
+    """Check labels against a corpus, or against what the run returned."""
     if corpus is not None:
         return _Health(gold, rule, _in_corpus(gold, rule, corpus), corpus).health()
     none = np.zeros(int((gold.grades > 0).sum()), np.bool_)
@@ -82,7 +82,7 @@ class _Health:
         self._chunks = ~settled & ~self._whole
         self._unclear = self._whole & ~documents & ~(there.names & ~there.ids)
         names = gold.packed[self._items]
-        other = documents_of(gold, rule) != names  # a document of another name than the chunk
+        other = documents_of(gold, rule) != names  # the document's name differs from the chunk's
         self._moved = self._chunks & ~there.ids & other & there.documents
 
     def health(self) -> LabelHealth:
@@ -115,7 +115,7 @@ class _Health:
         return LabelCount(len(at), len(at) - len(absent), 0, examples)
 
     def _changed(self) -> list[int]:
-        """Chunks that are there, but do not hold the quote beside their id."""
+        """Chunks that exist but do not contain the quote given with their id."""
         if self._corpus is None or not self._gold.passages:
             return []
         corpus = self._corpus
@@ -136,7 +136,7 @@ class _Health:
 
 
 def _first(names: Iterable[str]) -> list[str]:
-    """Some different ones, without making all of the names."""
+    """The first few distinct names, without making all of them."""
     found: dict[str, None] = {}
     for name in names:
         found[name] = None
@@ -158,7 +158,7 @@ def _told(passage: Passage | None) -> str:
 
 
 class LabelHealthAnalysis(Analysis):
-    """Gold ids against the corpus, or against what the run returned."""
+    """Checks gold ids against the corpus, or against what the run returned."""
 
     name = "label_health"
     title = "Label health"

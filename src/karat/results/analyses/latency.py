@@ -1,4 +1,4 @@
-"""Where the time goes: every stage and the whole, with its slow tail."""
+"""Latency of every stage and of the whole query, including the slow tail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RESAMPLES = 1_000
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """A number with its limits; they are null where there are too few queries for them."""
+    """A number with its limits, which are null if there are too few queries."""
 
     value: float
     low: float | None
@@ -47,7 +47,7 @@ class Latencies(msgspec.Struct, frozen=True):
 
 
 class LatencyAnalysis(Analysis):
-    """Times of the run log."""
+    """Analyses the times in the run log."""
 
     name = "latency"
     title = "Latency"
@@ -66,14 +66,13 @@ class LatencyAnalysis(Analysis):
 
 
 def timing(side: Result, stage: str | None, times: Floats) -> Timing | None:
-    """The times of one stage, or of the whole query, with their limits; None where no query logged it."""
+    """The times of one stage, or of the whole query, with limits; None if no query logged it."""
     metrics = {name: kind(stage=stage) for name, kind in _KINDS.items()}
     scores = Scores(list(metrics.values()), {str(m): times for m in metrics.values()}, {}, side.columns.clusters)
     values = {name: scores.mean(metric) for name, metric in metrics.items()}
     if None in values.values():
         return None
-    # No two times are alike, so that a resample costs a hundred times what it costs for scores; nobody reads the third
-    # digit of a millisecond.
+    # All times differ, so a resample costs a hundred times as much as for scores; fewer resamples are precise enough.
     sampling = side.sampling.replace(resamples=min(side.sampling.resamples, _RESAMPLES))
     limits = intervals(scores, sampling)
     found = {name: Measured(values[name] or 0.0, *limits[str(metric)]) for name, metric in metrics.items()}

@@ -1,4 +1,4 @@
-"""Queries that have no answer: how many get hits all the same, and whether scores tell them from the others."""
+"""Queries without an answer: how many get hits anyway, and whether scores separate them from the others."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from karat.results.result import Result
 
 _NONE = "`no_answer: true` on queries of the gold set (or `--no-answer FIELD=VALUE`)"
-_POINTS = 10  # of a curve: thresholds that leave out none, a tenth, … nine tenths of the queries
+_POINTS = 10  # of a curve: thresholds that exclude none, a tenth, … nine tenths of the queries
 
 
 class Share(msgspec.Struct, frozen=True):
-    """A share of some queries, with its interval; null where there are none."""
+    """A share of some queries, with its interval; null if there are none."""
 
     n: int
     value: float | None
@@ -35,7 +35,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class ThresholdPoint(msgspec.Struct, frozen=True):
-    """What happens when hits under a score are not shown."""
+    """What happens if hits below a score are not shown."""
 
     threshold: float | None  # null: everything is shown
     false_evidence: Share  # of the queries without an answer, those that still get a hit
@@ -45,7 +45,7 @@ class ThresholdPoint(msgspec.Struct, frozen=True):
 
 
 class Separation(msgspec.Struct, frozen=True):
-    """The chance that a query with an answer has a higher top score than one without (AUROC): 0.5 is a coin."""
+    """The chance that a query with an answer has a higher top score than one without (AUROC). 0.5 is chance."""
 
     n: int  # queries of both kinds
     area: float
@@ -54,24 +54,24 @@ class Separation(msgspec.Struct, frozen=True):
 
 
 class Unanswerable(msgspec.Struct, frozen=True):
-    """Queries that have no answer, beside those that have one."""
+    """Queries without an answer, compared with those that have one."""
 
     k: int
     no_answer: int
     answerable: int
-    missing: int  # queries without an answer that the run lacks: they got no hit
+    missing: int  # queries without an answer that are missing from the run: they got no hit
     false_evidence: SummaryRow
     miss: SummaryRow
-    unscored: int  # queries with hits of which none has a score; left out of all that follows
+    unscored: int  # queries whose hits have no scores; left out of the fields below
     target: float  # share of the queries without an answer that may get a hit
-    separation: Separation | None = None  # null where the run has no scores
+    separation: Separation | None = None  # null if the run has no scores
     everything: ThresholdPoint | None = None  # without a threshold
-    chosen: ThresholdPoint | None = None  # the lowest threshold that keeps to the target; null where none is needed
+    chosen: ThresholdPoint | None = None  # the lowest threshold that meets the target; null if none is needed
     curve: list[ThresholdPoint] = []
 
 
 class NoAnswer(Analysis):
-    """False evidence and misses at k, and over score thresholds."""
+    """Measures false evidence and misses at k, and over score thresholds."""
 
     name = "no_answer"
     title = "No answer"
@@ -128,7 +128,7 @@ def _metrics(k: int) -> list[str]:
 
 
 class _Scored(msgspec.Struct, frozen=True, dict=True):
-    """Queries with and without an answer, and their scores; −∞ where a query has no such hit."""
+    """Queries with and without an answer, and their scores; −∞ if a query has no such hit."""
 
     without: Bools
     top: Floats
@@ -173,13 +173,13 @@ class _Scored(msgspec.Struct, frozen=True, dict=True):
         return np.unique(both[both > -math.inf])
 
     def thresholds(self) -> list[float | None]:
-        """At most so many scores, which part the queries into groups of the same size."""
+        """At most `_POINTS` scores, which divide the queries into groups of the same size."""
         top = np.sort(self.top[self.top > -math.inf])
         at = np.unique(np.quantile(top, np.arange(_POINTS) / _POINTS, method="higher"))
         return [self._short(self.scores[self.scores < score], score) for score in at.tolist()]
 
     def chosen(self, target: float) -> ThresholdPoint | None:
-        """The lowest threshold at which no more than the target's share of the queries without an answer get a hit."""
+        """The lowest threshold at which at most the target share of the queries without an answer get a hit."""
         top = np.sort(self.top[self.without])[::-1]
         allowed = math.floor(target * len(top) + 1e-9)
         if not len(top) or top[allowed] == -math.inf:
@@ -189,12 +189,12 @@ class _Scored(msgspec.Struct, frozen=True, dict=True):
         return self.points([self._short(np.array([top[allowed]]), up_to)])[0]
 
     def _short(self, below: Floats, up_to: float) -> float:
-        """The number of fewest digits above all of `below` that says the same of every query as `up_to` does."""
+        """The shortest number above all of `below` that has the same effect as `up_to` on every query."""
         return up_to if not len(below) else shortest_between(float(below[-1]), up_to)
 
 
 def shortest_between(low: float, high: float) -> float:
-    """The number with the fewest decimals that lies above `low` and not above `high`.
+    """The number with the fewest decimals that is above `low` and not above `high`.
 
     >>> shortest_between(14.21, 14.414287), shortest_between(0.0, 0.7), shortest_between(9.5, float("inf"))
     (14.3, 0.1, 10.0)

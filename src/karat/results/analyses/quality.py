@@ -1,4 +1,4 @@
-"""Do the metrics track what users made of the answers? Rank correlation, over all queries and by segment."""
+"""Whether the metrics track user feedback: rank correlation over all queries and by segment."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ _USUAL = (GATED, "mrr", "ndcg@10")
 
 
 class Tracking(msgspec.Struct, frozen=True):
-    """One metric beside the signal, on some queries."""
+    """One metric compared with the signal, on some queries."""
 
     metric: str
     segment: str | None  # attribute and value; null: all queries
     n: int  # queries with both
-    rho: float | None  # Spearman's; null where one of them never differs, or n is under ten
+    rho: float | None  # Spearman's; null if either is constant or n is below ten
     low: float | None
     high: float | None
     reading: Literal["tracks", "not shown", "opposite", "cannot tell"]
 
 
 class QualityFound(msgspec.Struct, frozen=True):
-    """How far the metrics agree with a signal from outside."""
+    """How well the metrics agree with an external signal."""
 
     rows: list[Tracking]
-    queries: int  # that have the signal
+    queries: int  # with the signal
     mean: float  # of the signal
-    metric: str = GATED  # the one that segments are about
+    metric: str = GATED  # the one used for segments
 
 
 class QualityAnalysis(Analysis):
-    """`--quality`: thumbs, resolved or not, scores of answers."""
+    """Analyses the signal from `--quality`: thumbs, resolved or not, answer scores."""
 
     name = "quality"
     title = "Does it track quality"

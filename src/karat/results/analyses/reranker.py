@@ -1,4 +1,4 @@
-"""The retriever apart from the reranker: what was found, and what became of its order."""
+"""Retriever and reranker separately: what was found, and how its order changed."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ if TYPE_CHECKING:
 
 _RAW = ("recall@50", "recall@100", "mrr@50")
 _EXAMPLES = 5
-_CANDIDATES = 50  # that a reranker is given, where nothing says how many
-_NO_BOUND = (-np.inf, np.inf)  # a reranker can lose many times what it could win
+_CANDIDATES = 50  # default number of candidates for a reranker
+_NO_BOUND = (-np.inf, np.inf)  # a reranker can lose many times what it could gain
 
 
 class Gain(msgspec.Struct, frozen=True):
-    """What a perfect order of the candidates would win, and how much of that was won."""
+    """What a perfect order of the candidates would gain, and how much of that was gained."""
 
     metric: str
     best: float  # the metric with the candidates of every query in the best order
     possible: float  # best − raw
-    captured: SummaryRow | None  # (final − raw) / (best − raw), over the sums; null where nothing could be won
+    captured: SummaryRow | None  # (final − raw) / (best − raw), over the sums; null if there was nothing to gain
     rerank_depth: int | None = None  # raw hits that were candidates; null: all (results of older versions)
 
 
 class Reranked(msgspec.Struct, frozen=True):
-    """What the retriever found (raw lists), and what the reranker made of it."""
+    """What the retriever found (raw lists), and how the reranker changed it."""
 
     k: int
     raw_depth: int  # hits in the longest raw list
     raw: list[SummaryRow]
-    differences: list[Difference]  # of the final lists against the raw ones
-    rescued: int  # queries that have a relevant hit in the top k only since reranking
-    demoted: int  # queries that had one, and lost it
+    differences: list[Difference]  # final − raw
+    rescued: int  # queries with a relevant hit in the top k only after reranking
+    demoted: int  # queries with one only before reranking
     rescued_examples: list[str]
     demoted_examples: list[str]
     gain: Gain | None = None
-    queries: int = 0  # that have a raw list
-    without_raw: int = 0  # that have none, and are left out here
-    reordered: bool = True  # False: every judged item stands where it stood in the raw list, so no reranker is at work
-    logged_depths: int = 0  # different values of `rerank_depth` in the log, none of which could be taken
+    queries: int = 0  # with a raw list
+    without_raw: int = 0  # without one, left out here
+    reordered: bool = True  # False: every judged item has the same rank as in the raw list, so there is no reranker
+    logged_depths: int = 0  # number of different values of `rerank_depth` in the log, if none could be chosen
 
 
 class RerankerAnalysis(Analysis):
-    """Final lists against `raw` lists, of the same log or of another run."""
+    """Compares the final lists with `raw` lists, from the same log or another run."""
 
     name = "reranker"
     title = "Retriever and reranker"
@@ -98,7 +98,7 @@ def _names(side: Result, rows: Ints, which: Bools) -> list[str]:
 
 
 def _of_depth(found: list[SummaryRow], depth: int) -> list[SummaryRow]:
-    """Metrics of the raw lists, none of which says to have looked deeper than the lists go."""
+    """Metrics of the raw lists, with cutoffs no deeper than the lists."""
     shown: dict[str, SummaryRow] = {}
     for row in found:
         kind, _, cutoff = row.metric.partition("@")
@@ -109,7 +109,7 @@ def _of_depth(found: list[SummaryRow], depth: int) -> list[SummaryRow]:
 
 
 def _logged_depths(side: Result) -> int:
-    """How many different values of `rerank_depth` the log has, where it has several and nobody says which counts."""
+    """How many different values of `rerank_depth` the log has, if several and the option is not set."""
     logged = side.provenance.get("rerank_depth")
     if side.rules.rerank_depth is not None or not isinstance(logged, dict):
         return 0
@@ -117,9 +117,9 @@ def _logged_depths(side: Result) -> int:
 
 
 def _rerank_depth(side: Result, raw: Result, final: Result, rows: Ints) -> int:
-    """Candidates that the reranker was given: as told, as logged, or the usual number.
+    """The number of the reranker's candidates: from the option, the log, or the default.
 
-    Where nothing tells, an item that moved up from further down shows that it was given more.
+    With the default, an item that moved up from further down shows that there were more.
     """
     logged, retriever = side.provenance.get("rerank_depth"), side.provenance.get("retriever")
     if not isinstance(logged, int) and isinstance(retriever, dict):
@@ -133,9 +133,9 @@ def _rerank_depth(side: Result, raw: Result, final: Result, rows: Ints) -> int:
 
 
 def best_places(gold: Gold, places: Ints, depth: int | None = None) -> Ints:
-    """The places of what a list holds of the gold, if its first `depth` hits (default: all) were in the best order.
+    """The ranks of gold items in a list if its first `depth` hits (default: all) were in the best order.
 
-    Highest grades come first; what is further down keeps its place.
+    Highest grades come first; items further down keep their rank.
     """
     there = np.flatnonzero((places > 0) & (places <= (places.max(initial=0) if depth is None else depth)))
     there = there[np.lexsort((-gold.grades[there], gold.query_of_item[there]))]
@@ -157,7 +157,7 @@ def _gain(paired: Paired, rows: Ints, places: Ints, side: Result, depth: int) ->
 
 
 def _captured(gained: Floats, possible: Floats, clusters: Ints | None, sampling: Sampling) -> SummaryRow:
-    """A ratio of sums: a query whose raw list stands perfectly has nothing to win, and may still lose."""
+    """The share captured, as a ratio of sums: a query with a perfect raw list has nothing to gain but may lose."""
     defined = ~np.isnan(gained)
     above, below = (np.where(defined, values, 0.0)[:, None] for values in (gained, possible))
     sums = ratio(above, below, clusters)
@@ -166,7 +166,7 @@ def _captured(gained: Floats, possible: Floats, clusters: Ints | None, sampling:
 
 
 def _reordered(raw: Result, final: Result, rows: Ints) -> bool:
-    """Whether some judged item stands elsewhere than in the raw list, other than cut off with the end of it."""
+    """Whether some judged item has another rank than in the raw list, other than being cut off at the end."""
     gold = raw.gold
     items = gold.items_of(rows)
     depth = np.zeros(len(gold.queries), np.int64)

@@ -1,4 +1,4 @@
-"""Does rewriting the query help: the lists of the query as it came against the final ones."""
+"""Whether rewriting the query helps: the lists of the original query compared with the final ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXAMPLES = 3
 
 
 class Rewriting(msgspec.Struct, frozen=True):
-    """One query whose results changed with its words."""
+    """One query whose results changed with its wording."""
 
     query_id: str
     original: str | None
@@ -30,14 +30,14 @@ class Rewriting(msgspec.Struct, frozen=True):
 
 
 class Rewritten(msgspec.Struct, frozen=True):
-    """What became of the results when the query was rewritten."""
+    """How rewriting the query changed the results."""
 
     k: int
-    metric: str  # by which a query is said to be harmed or helped
-    queries: int  # that have a list of the original query
-    without_original: int  # that have none, and are left out here
-    unchanged: int  # of these queries, whose words were left as they were
-    differences: list[Difference]  # rewritten against original
+    metric: str  # decides whether a query is harmed or helped
+    queries: int  # with a list for the original query
+    without_original: int  # without one, left out here
+    unchanged: int  # of these queries, those that were not rewritten
+    differences: list[Difference]  # rewritten − original
     harmed: SummaryRow
     helped: SummaryRow
     harmed_most: list[Rewriting]
@@ -45,7 +45,7 @@ class Rewritten(msgspec.Struct, frozen=True):
 
 
 class Rewriter(Analysis):
-    """Final lists against `topk_original`, of the same log or of another run."""
+    """Compares the final lists with `topk_original`, from the same log or another run."""
 
     name = "rewriter"
     title = "Query rewriting"

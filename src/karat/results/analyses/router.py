@@ -1,4 +1,4 @@
-"""Was the right source asked, and what does it cost where it was not."""
+"""Whether queries were sent to the right source, and what wrong routing costs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DIFFERENCE = (-1.0, 1.0)
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """How often one source is asked, of all queries with a route, and how often it is needed."""
+    """How often one source was searched, among all queries with a route, and how often it was needed."""
 
     source: str
     asked: int
@@ -32,7 +32,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 class Confusion(msgspec.Struct, frozen=True):
-    """Queries that need one thing and were sent to another, or to the same."""
+    """Queries that need one source and were sent to another, or to the same."""
 
     needed: str
     asked: str
@@ -46,31 +46,31 @@ class OfSource(msgspec.Struct, frozen=True):
 
     needed: str
     all: SummaryRow
-    right: SummaryRow  # of those that were sent there
-    wrong: SummaryRow  # of those that were not
+    right: SummaryRow  # queries that were sent there
+    wrong: SummaryRow  # queries that were not
 
 
 class Regret(msgspec.Struct, frozen=True):
-    """What routing costs in recall. Against runs of each route: the best of them, query by query. Without such runs an
-    estimate: misrouted queries as if they did as well as rightly routed ones that need the same source."""
+    """What routing costs in recall. With a run per route, compared with the best of them, query by query. Without, an
+    estimate: misrouted queries are assumed to do as well as correctly routed ones that need the same source."""
 
-    against: list[str]  # the routes of which there is a run; none: the estimate
+    against: list[str]  # the routes with a run; empty: the estimate
     recall: float
     best: float
-    cost: SummaryRow  # best − recall, a query; no interval for the estimate
-    queries: int  # that it is about: all that can be compared, or for the estimate those misrouted
+    cost: SummaryRow  # best − recall, per query; no interval for the estimate
+    queries: int  # all that can be compared, or for the estimate the misrouted ones
 
 
 class Routed(msgspec.Struct, frozen=True):
     """Where queries were sent, and where they should have been."""
 
     metric: str
-    queries: int  # that have a route and an expected source
-    not_routed: int  # that have an expected source and no route
-    not_labelled: int  # that have a route and no expected source
+    queries: int  # with a route and an expected source
+    not_routed: int  # with an expected source but no route
+    not_labelled: int  # with a route but no expected source
     right: SummaryRow
-    over: SummaryRow  # right, and more sources asked than needed
-    partly: int  # wrong, though one of the sources that they need was asked
+    over: SummaryRow  # right, with more sources searched than needed
+    partly: int  # wrong, but some of the needed sources were searched
     chosen: list[Chosen]
     confusion: list[Confusion]
     by_source: list[OfSource]
@@ -78,7 +78,7 @@ class Routed(msgspec.Struct, frozen=True):
 
 
 class Router(Analysis):
-    """`route` of the run log against `source` of the gold set."""
+    """Compares `route` in the run log with `source` in the gold set."""
 
     name = "router"
     title = "Routing"
@@ -102,7 +102,7 @@ class Router(Analysis):
 
 
 class _Routes:
-    """What each query needs and asks, in columns."""
+    """The needed and searched sources of each query, in columns."""
 
     def __init__(self, side: Result) -> None:
         self.side, self.metric = side, f"recall@{side.rules.k}"
@@ -162,7 +162,7 @@ class _Routes:
         return self._rate(self.metric, np.where(of, self.recall, np.nan))
 
     def _estimate(self) -> Regret | None:
-        """Only for queries whose source was asked for some other query: else nothing tells how well it does."""
+        """The estimate, only for queries whose source was searched for some other query: else it has no reference."""
         reference = np.full(len(self.recall), np.nan)
         for label in set(self.groups) - {""}:
             of = self.groups == label
@@ -179,7 +179,7 @@ class _Routes:
         return self._regret([], best, routed, row, int(missed.sum()))
 
     def _against_routes(self) -> Regret | None:
-        """Over the queries that every route has a list for."""
+        """The regret over the queries for which every route has a list."""
         best = np.full(len(self.recall), -np.inf)
         for source in self.side.context.routes:
             best = np.maximum(best, _column(self.side, source, self.metric))
@@ -198,7 +198,7 @@ class _Routes:
 
 
 def _column(side: Result, source: str, metric: str) -> Floats:
-    """A metric of the run that asked one source only, on the side's queries; NaN where it has no list."""
+    """A metric of the run that searched only one source, on the side's queries; NaN if it has no list."""
     lists = side.measure([metric], View(lists=route_lists(source)))
     values = np.full(len(side.gold.queries), np.nan)
     values[lists.rows] = lists.values[metric]

@@ -1,4 +1,4 @@
-"""What each source brings: recall by the `source` of hits, whether or not the log says where a query was sent."""
+"""Recall by the `source` of hits, whether or not the log has routes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SourceRecall(msgspec.Struct, frozen=True):
     hits: int  # in the top k of all queries
     share: float  # of all hits in the top k
     brought: SummaryRow  # relevant items among its hits / all relevant items of the query; sources add up to recall
-    recall: SummaryRow | None  # of the relevant items that are in this source; null: a corpus must tell which are
+    recall: SummaryRow | None  # of the relevant items in this source; null: unknown without a corpus
 
 
 class BySource(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class BySource(msgspec.Struct, frozen=True):
 
 
 class SourcesAnalysis(Analysis):
-    """`source` of the hits, as logged or as the corpus has it."""
+    """Analyses the `source` of the hits, from the log or the corpus."""
 
     name = "sources"
     title = "Recall by source"
@@ -48,7 +48,7 @@ class SourcesAnalysis(Analysis):
         if not setup.sourced:
             raise Lacking("`source` in `topk` of the run log, or in a corpus (--corpus)")
         k = setup.rules.k
-        # Documents are counted over all hits of the top k, so that these are in their exact order.
+        # Counting documents needs all hits of the top k in their exact order.
         return Need(metrics=[f"recall@{k}", f"distinct_docs@{k}"], facts=frozenset({SOURCES, "source"}))
 
     def find(self, side: Result) -> BySource:
@@ -87,7 +87,7 @@ def _share(part: Ints, whole: Ints) -> Floats:
 
 
 def _own_sources(side: Result) -> list[str | None] | None:
-    """The source of each gold item by the corpus; None where it does not tell."""
+    """The source of each gold item from the corpus; None if it has no sources."""
     corpus, gold = side.corpus, side.gold
     column = None if corpus is None else corpus.column("source")
     if column is None or corpus is None:
@@ -100,7 +100,7 @@ def _own_sources(side: Result) -> list[str | None] | None:
     holders = [[]] * len(gold.ids) if gold.located is None else gold.located.holders
 
     def source_of(item: str, held_by: Sequence[str]) -> str | None:
-        """Of the item, of the chunks that hold it, or of all chunks of the document, where they agree."""
+        """The source of the item, of the chunks that contain it, or of all chunks of the document, if they agree."""
         named = [item] if item in corpus.index else held_by or chunks.get(item, [])
         said = {column[corpus.index[name]] for name in named if name in corpus.index}
         return str(only) if len(said) == 1 and (only := said.pop()) is not None else None
@@ -109,7 +109,7 @@ def _own_sources(side: Result) -> list[str | None] | None:
 
 
 def _recall(side: Result, source: str, own: list[str | None]) -> Floats:
-    """Found / all among the relevant items that are in this source; NaN where a query has none."""
+    """Found / all among the relevant items in this source; NaN if a query has none."""
     gold = side.gold
     here = np.array([of == source for of in own], np.bool_) & (gold.grades > 0)
     limits = np.zeros(len(gold.queries), np.int64)

@@ -1,7 +1,7 @@
-"""Where every relevant item that is missing from the top k was lost.
+"""Find the stage that lost each relevant item missing from the top k.
 
-A list tells more than what may explain it: what stands in some list was in the corpus and was found. Of the rest the
-first reason that the data proves is taken, in the order of the stages.
+Lists are the best evidence: an item in any list was in the corpus and was found. For the rest, the first reason that
+the data proves counts, in the order of the stages.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from karat.scoring.metrics.query import expected_sources, sources_of
 from karat.scoring.views import RAW, Need, View
 
 ALL = "all queries"
-_MOST = 500  # items that are kept one by one
-# In the order of the way that a query takes. Stages that the data cannot tell apart are one: `not_listed`.
+_MOST = 500  # items that are listed individually
+# In the order in which a query passes them. Stages that the data cannot separate are one: `not_listed`.
 NOT_IN_CORPUS, NOT_RUN, MISROUTED, NOT_RETRIEVED, NOT_LISTED = (
     "not_in_corpus",
     "not_run",
@@ -34,7 +34,7 @@ NOT_IN_CORPUS, NOT_RUN, MISROUTED, NOT_RETRIEVED, NOT_LISTED = (
     "not_listed",
 )
 CUT_EARLY, DEMOTED, CUT, OVER_BUDGET = "cut_early", "demoted", "cut", "over_budget"
-# Option of a view that takes hits away → the stage, in the order in which they act; one more filter, one more line.
+# Filter option of a view → its stage, in the order in which they act.
 FILTERS = {"top_k": "over_top_k", "min_score": "low_score", "no_future": "too_new"}
 _OFF = {"top_k": None, "min_score": None, "no_future": False}
 STAGES = (
@@ -63,8 +63,8 @@ class Loss(msgspec.Struct, frozen=True):
     queries: int
     relevant: int
     found: int  # in the top k
-    lost: dict[str, int]  # stage → items, for the stages that the data can tell
-    no_room: int  # of the lost ones, how many no order could have saved: more relevant items than k places
+    lost: dict[str, int]  # stage → items, for the stages that the data can show
+    no_room: int  # lost items that no order could have saved: more relevant items than k
 
 
 class LostItem(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class LostItem(msgspec.Struct, frozen=True):
     item: str
     grade: float
     stage: str
-    raw_place: int | None  # null where there is no raw list; 0: not in it
+    raw_place: int | None  # null: no raw list; 0: not in it
     place: int  # in the final list, before any filter; 0: not in it
 
 
@@ -82,18 +82,18 @@ class Losses(msgspec.Struct, frozen=True):
     """Where relevant items were lost."""
 
     k: int
-    own_k: int  # queries that have a k of their own, which counts for them
-    stages: list[str]  # those that the data can tell, in order
-    rows: list[Loss]  # all queries, then the segments asked for
-    items: list[LostItem]  # of the queries that lost most first
-    left_out: int  # items that are not in `items`, for there are too many
-    has_corpus: bool  # else an item may be missing from it unnoticed
-    has_raw: bool  # else nothing tells retriever and reranker apart
-    budget: int | None = None  # of tokens, in the place of k
+    own_k: int  # queries with their own k
+    stages: list[str]  # those that the data can show, in order
+    rows: list[Loss]  # all queries, then the requested segments
+    items: list[LostItem]  # those of the queries that lost most first
+    left_out: int  # further items that are not in `items`
+    has_corpus: bool  # without one, items missing from it go unnoticed
+    has_raw: bool  # without raw lists, retriever and reranker cannot be separated
+    budget: int | None = None  # of tokens, instead of k
 
 
 class Waterfall(Analysis):
-    """Corpus, routing, raw candidates, reranking, filters and the cutoff, as far as the data tells them apart."""
+    """Separates corpus, routing, raw candidates, reranking, filters and cutoff, as far as the data allows."""
 
     name = "waterfall"
     title = "Where relevant items were lost"
@@ -128,15 +128,15 @@ class Waterfall(Analysis):
 
 
 class LocatedItems(msgspec.Struct, frozen=True):
-    """Relevant items of a side, one entry each."""
+    """Relevant items of a side, one entry per item."""
 
     side: Result
     rows: Ints  # in the gold set
     query: Ints  # place of its query among the side's
     stage: Ints  # number in STAGES; past the last: found
-    raw: Ints  # place in the raw list, −1 = there is none
+    raw: Ints  # place in the raw list; −1: no raw list
     place: Ints  # in the final list before any filter
-    told: frozenset[str]  # stages that the data can tell
+    told: frozenset[str]  # stages that the data can show
 
     def loss(self, segment: str, value: str, queries: Ints, told: list[str]) -> Loss:
         inside = np.zeros(len(self.side.rows), np.bool_)
@@ -146,11 +146,11 @@ class LocatedItems(msgspec.Struct, frozen=True):
         lost = {stage: counts[STAGES.index(stage)] for stage in told}
         relevant = np.bincount(self.query[inside], minlength=len(self.side.rows))
         no_room = np.maximum(relevant - cutoffs(self.side.gold, self.side.rows, self.side.rules), 0)
-        without = 0 if _budget(self.side) else int(no_room.sum())  # how many would fit into a budget, nobody knows
+        without = 0 if _budget(self.side) else int(no_room.sum())  # unknown for a budget
         return Loss(segment, value, len(queries), sum(counts), counts[_FOUND], lost, without)
 
     def detail(self) -> tuple[list[LostItem], int]:
-        """The lost items of the queries that found the smallest share, and how many more there are."""
+        """The lost items of the queries that found the smallest share, and the number of further ones."""
         lost = np.flatnonzero(self.stage < _FOUND)
         found = np.bincount(self.query, self.stage == _FOUND, len(self.side.rows))
         share = found / np.maximum(np.bincount(self.query, minlength=len(self.side.rows)), 1)
@@ -159,7 +159,7 @@ class LocatedItems(msgspec.Struct, frozen=True):
         return list(map(self._item, first.tolist(), names)), len(lost) - len(first)
 
     def by_query(self, places: Sequence[int]) -> dict[str, dict[str, int]]:
-        """Query → how many of its relevant items each stage lost, in the order of the stages; of the queries here."""
+        """Query → relevant items lost per stage, in the order of the stages, for the queries at these places."""
         wanted = np.zeros(len(self.side.rows), np.bool_)
         wanted[list(places)] = True
         rows = np.flatnonzero((self.stage < _FOUND) & wanted[self.query])
@@ -202,12 +202,12 @@ def locate(side: Result) -> LocatedItems:
 def _reasons(
     side: Result, rows: Ints, query: Ints, raw: Ints, steps: list[tuple[str, Result]]
 ) -> list[tuple[str, Bools]]:
-    """Stage → which items it lost, the most certain first; every item that is not found has one."""
+    """Stage → which items it lost, most certain first. Every item that was not found has a stage."""
     k = _limits(side)[query]
     final, place = side.places[rows], steps[0][1].places[rows]
     lost = (final == 0) | (final > k)
     unlisted = (place == 0) & (raw <= 0)
-    reach = np.minimum(k, steps[0][1].depths[query])  # what the final list could hold of the top k
+    reach = np.minimum(k, steps[0][1].depths[query])  # places in the final list within the top k
     ran, misrouted = _ran(side), _misrouted(side, rows, query)
     reasons: list[tuple[str, Bools]] = []
     if side.corpus is not None:
@@ -226,19 +226,19 @@ def _reasons(
 
 
 def _budget(side: Result) -> int | None:
-    """The budget of tokens that decides in the place of k."""
+    """The token budget used instead of k, if any."""
     return next((m.budget for m in side.columns.metrics if isinstance(m, Returned) and m.budget is not None), None)
 
 
 def _budgets(metrics: list[Metric]) -> list[Returned]:
-    """Where only token budgets were asked for, the smallest of them decides in the place of k."""
+    """The smallest budget, used instead of k if all requested metrics have token budgets."""
     asked = [m for m in metrics if isinstance(m, Relevance) and m.cutoff != "none"]
     budgets = [m.budget for m in asked if m.budget is not None]
     return [Returned(budget=min(budgets))] if budgets and len(budgets) == len(asked) else []
 
 
 def _limits(side: Result) -> Ints:
-    """How many hits of each query count: k, or as many as fit into the budget; k where nobody knows how many do."""
+    """How many hits of each query count: as many as fit into the budget if that is known, else k."""
     limits, budget = cutoffs(side.gold, side.rows, side.rules), _budget(side)
     if budget is None:
         return limits
@@ -247,7 +247,7 @@ def _limits(side: Result) -> Ints:
 
 
 def _filter_views(own: View) -> list[tuple[str, View]]:
-    """The final lists without any filter, then with one after the other, until they are the run's own."""
+    """The final lists without filters, then with the filters added one by one, up to the run's own view."""
     active = [(name, stage) for name, stage in FILTERS.items() if getattr(own, name) != _OFF[name]]
     view = own.but(**{name: _OFF[name] for name, _ in active})
     steps = [("", view)]
@@ -263,7 +263,7 @@ def _filter_steps(side: Result) -> list[tuple[str, Result]]:
 
 
 def _raw_places(side: Result) -> Ints:
-    """The place of every gold item in the raw list of its query, −1 where there is no such list."""
+    """The place of every gold item in the raw list of its query; −1: no raw list."""
     places = np.full(len(side.gold.grades), -1)
     try:
         raw = side.measure((), View(lists=RAW))
@@ -275,7 +275,7 @@ def _raw_places(side: Result) -> Ints:
 
 
 def _ran(side: Result) -> Bools:
-    """Which queries have an answer of the system: not missing, and not an error without any hit."""
+    """Which queries the system answered: not missing, and not an error without hits."""
     errors, ran = side.facts("error"), with_lists(side)
     if errors.count(None) < len(errors):
         ran = ran & ~(np.fromiter(map(bool, errors), np.bool_, len(errors)) & (side.depths == 0))
@@ -283,14 +283,14 @@ def _ran(side: Result) -> Bools:
 
 
 def _not_in(corpus: Corpus, gold: Gold, rows: Ints, asked: Bools, doc_rule: DocRule) -> Bools:
-    """Which items (of those asked for) the corpus does not have."""
+    """Which of the given items are not in the corpus."""
     missing = np.zeros(len(rows), np.bool_)
     documents: set[str] | None = None
     held = None if gold.located is None or gold.located.known != "corpus" else set(gold.located.items.tolist())
     for at in np.flatnonzero(asked).tolist():
         item, kind = gold.ids[rows[at]], gold.kinds[rows[at]]
         if held is not None and gold.located is not None and gold.located.settled[rows[at]]:
-            missing[at] = rows[at] not in held  # a passage that no chunk of the corpus holds
+            missing[at] = rows[at] not in held  # a passage that no chunk of the corpus contains
             continue
         if kind != DOC and item in corpus.index:
             continue
@@ -302,9 +302,9 @@ def _not_in(corpus: Corpus, gold: Gold, rows: Ints, asked: Bools, doc_rule: DocR
 
 
 def _misrouted(side: Result, rows: Ints, query: Ints) -> Bools | None:
-    """Which items stand in a source that was not asked: their own by the corpus, else one that the gold names.
+    """Which items are in a source that was not searched. The source is from the corpus, else from the gold.
 
-    None where no query says both what it asked and what it needs.
+    None if no query has both a route and an expected source.
     """
     routes, needed = side.facts("route"), expected_sources(side.gold, side.rows)
     if len(routes) in (routes.count(None), needed.count(None)):

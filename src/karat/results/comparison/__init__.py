@@ -1,1 +1,1 @@
-"""Runs on the same queries: which is better, by how much, how sure, and where."""
+"""Compare runs on the same queries: which is better, by how much, how surely, and where."""

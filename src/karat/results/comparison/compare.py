@@ -1,4 +1,4 @@
-"""`compare`: several runs against a baseline, on the queries that both have."""
+"""`compare`: compare runs with a baseline on the queries that both have."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from karat.statistics.significance import benjamini_hochberg, holm
 if TYPE_CHECKING:
     from karat.options.keywords import EvaluateKeywords
 
-_HEADLINE = ("recall@5", "ndcg@5", "mrr")  # what decides which queries changed most; else the first that can
+_HEADLINE = ("recall@5", "ndcg@5", "mrr")  # decides which queries changed most; else the first relevance metric
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -97,13 +97,13 @@ class CandidateComparison(msgspec.Struct, frozen=True):
     differences: list[Difference]
     segments: list[SegmentDifferences]
     changes: list[Change]
-    notes: list[str]  # what must be said aloud
+    notes: list[str]  # caveats that reports must show
     findings: list[Finding] = []  # what the change did, and what to try
-    judged: JudgedAt | None = None  # how much of both lists the gold knows
-    bounds: list[BoundedDifference] = []  # what labels of unjudged hits could make of the differences, if asked for
-    by_judge: list[Difference] = []  # with the labels of a judge where the gold has none, if there are any
-    other_lists: int | None = None  # queries whose first 20 hits differ; null where a side does not know its lists
-    invalid: list[str] = []  # metrics that say nothing, because ids do not match or scores may be distances
+    judged: JudgedAt | None = None  # how much of both lists is judged
+    bounds: list[BoundedDifference] = []  # how labels of unjudged hits could change the differences, if requested
+    by_judge: list[Difference] = []  # with judge labels where the gold has none, if there are any
+    other_lists: int | None = None  # queries whose first 20 hits differ; null if a side has no list hashes
+    invalid: list[str] = []  # metrics that are meaningless: ids do not match, or scores may be distances
 
     def __getitem__(self, metric: str | Metric) -> Difference:
         name = str(parse_metric(metric))
@@ -115,7 +115,7 @@ class CandidateComparison(msgspec.Struct, frozen=True):
 
 class Comparison(SavedObject, frozen=True, kw_only=True):
     """What `karat compare` saves. `comparison["recall@5"]` is the difference in one metric: `.delta`, `.low`, `.high`,
-    `.p`, `.reading`. Of several candidates, `comparison.pairs` has one entry for each."""
+    `.p`, `.reading`. With several candidates, `comparison.pairs` has one entry per candidate."""
 
     schema: Literal["karat/comparison/1"] = "karat/comparison/1"
     baseline: str
@@ -138,8 +138,8 @@ _P = TypeVar("_P", SegmentDifferences, CandidateComparison)
 
 
 def compare_need(*, bounds: bool = False) -> Consumer:
-    """For `compare_results`: the lists of queries that changed most, whether lists are the same, and what a judge's
-    labels and bounds need."""
+    """What `compare_results` needs: lists of the queries that changed most, list hashes, and data for judge labels and
+    bounds."""
 
     def declare(setup: Setup) -> Need:
         headline = headline_metric(setup.metrics)
@@ -164,11 +164,11 @@ def compare(
     bounds: bool = False,
     **options: Unpack[EvaluateKeywords],
 ) -> Comparison:
-    """Candidates against a baseline, query by query.
+    """Compare candidates with a baseline, query by query.
 
     Each side is a run (as in `evaluate`, which has the same options), a result, or a saved result; runs need `gold`.
-    `others`: more candidates. `force`: compare although data or definitions differ. `changes`: how many of the
-    queries that lost and gained most are told. `bounds`: also ask what labels of unjudged hits could change.
+    `others`: more candidates. `force`: compare even if data or definitions differ. `changes`: how many of the queries
+    that lost and gained most to list. `bounds`: also compute what labels of unjudged hits could change.
     """
     segments = options.pop("segments", ())
     wanted = None if metrics is None else metrics_like(options.get("like"), metrics, (), options.get("k"))
@@ -190,10 +190,10 @@ def compare_results(
     bounds: bool = False,
     test: bool = True,
 ) -> Comparison:
-    """The first result is the baseline of all others. `test`: with p-values, which cost more than all else."""
+    """Compare results with the first one. `test`: compute p-values, the most expensive part."""
     if len(sides) < 2:
         raise ConfigError(
-            "a comparison needs two runs", code="one-run", hint="give another run, or a file that holds two systems"
+            "a comparison needs two runs", code="one-run", hint="add another run, or use a file with two systems"
         )
     first = sides[0]
     sampling = sampling or first.sampling
@@ -215,7 +215,7 @@ def compare_results(
 
 
 def names_of(sides: Sequence[Result]) -> list[str]:
-    """What tells the runs apart: the system, with the file where two have the same."""
+    """Unique names of the runs: the system, plus the file if two systems have the same name."""
     systems = [side.system or side.run for side in sides]
     names = [s if systems.count(s) == 1 else f"{s} ({side.run})" for s, side in zip(systems, sides, strict=True)]
     return [n if names.count(n) == 1 else f"{n} #{i}" for i, n in enumerate(names, 1)]
@@ -230,13 +230,13 @@ def _pair(
     force: bool,
     shown: int,
     bounds: bool,
-    permutations: int,  # for each resample; a tenth of them in a segment
+    permutations: int,  # per resample; a tenth of them in a segment
 ) -> CandidateComparison:
     notes = refuse_different(first, other, force)
     paired, at, of = _paired(first, other, notes)
     shared = paired.baseline.metrics
     kept, invalid = judgeable(shared, {"The baseline": first.doubts, "The candidate": other.doubts})
-    notes[:0] = [note if not force else note.replace("not compared", "compared by force", 1) for note in invalid]
+    notes[:0] = [note if not force else note.replace("not compared", "compared with --force", 1) for note in invalid]
     paired = paired if force else paired.of(kept)
     metrics, queries = paired.baseline.metrics, [first.queries[i] for i in at.tolist()]
     differences = paired.differences(sampling, permutations * sampling.resamples)
@@ -268,7 +268,7 @@ def _pair(
 
 
 def _or_note(find: Callable[[], list[_T]], notes: list[str]) -> list[_T]:
-    """What is found; where it cannot be told, the reason becomes a note."""
+    """Return what `find` finds. If that is impossible, the reason becomes a note."""
     try:
         return find()
     except Lacking as error:
@@ -289,16 +289,16 @@ def _paired(first: Result, other: Result, notes: list[str]) -> tuple[Paired, Int
 
 
 def _shared_queries(first: Result, other: Result, notes: list[str]) -> tuple[Ints, Ints]:
-    """Places of the queries that both have, in the order of the first; the other may have failed on them."""
+    """Places of the queries that both have, in the order of the first. The other may have failed on them."""
     places = {query: i for i, query in enumerate(other.queries)}
     shared = [(i, places[q]) for i, q in enumerate(first.queries) if q in places and q not in first.missing]
     if all(first.queries[i] in other.missing for i, _ in shared):
         examples = [next((q for q in side.queries if q not in side.missing), None) for side in (first, other)]
         one, another = (shorten(str(example), 40) for example in examples)
         raise ConfigError(
-            "the runs have no query in common", code="no-common-query", hint=f"one has {one!r}, the other {another!r}"
+            "the runs have no queries in common", code="no-common-query", hint=f"one has {one!r}, the other {another!r}"
         )
-    lacking = sum(query in places for query in first.missing)  # said elsewhere
+    lacking = sum(query in places for query in first.missing)  # reported elsewhere
     left, right = (len(side.queries) - len(shared) - lacking for side in (first, other))
     if left or right:
         notes.append(
@@ -324,16 +324,16 @@ def _segments(
 
 
 def headline_metric(metrics: Sequence[Metric]) -> Metric | None:
-    """The metric by which queries are said to have lost or gained."""
+    """The metric that decides which queries lost or gained."""
     by_name = {str(m): m for m in metrics}
     preferred = (by_name[name] for name in _HEADLINE if name in by_name)
     return next(preferred, next((m for m in metrics if isinstance(m, Relevance)), None))
 
 
 def _disagreements(overall: list[Difference], groups: list[SegmentDifferences], metrics: list[Metric]) -> list[str]:
-    """A mean may rise while parts of it fall: whoever reads only the mean would be misled.
+    """Notes on segments that move against the mean, which the mean alone would hide.
 
-    Said only where mean and part both move beyond noise; with many metrics and segments, some differ by chance.
+    Only if mean and segment both move beyond noise: with many metrics and segments, some differ by chance.
     """
     notes = []
     for at, difference in enumerate(overall):
@@ -348,7 +348,7 @@ def _disagreements(overall: list[Difference], groups: list[SegmentDifferences], 
 
 
 def _moves(difference: Difference) -> int:
-    """1: it rises, −1: it falls, 0: neither, whatever rounding left over."""
+    """1: it rises, −1: it falls, 0: neither, apart from rounding."""
     delta = difference.delta or 0.0
     return 0 if abs(delta) <= SAME else 1 if delta > 0 else -1
 
@@ -357,12 +357,12 @@ def _disagreement(overall: Difference, name: str, against: list[str], parts: int
     way, other = ("rises", "falls") if _moves(overall) > 0 else ("falls", "rises")
     return (
         f"{overall.metric} {way} overall but {other} in {len(against)} of {parts} segments by {name}, "
-        f"both beyond chance: {', '.join(against)}. The overall difference does not speak for them (Simpson's paradox)."
+        f"both beyond chance: {', '.join(against)}. The overall difference does not apply to them (Simpson's paradox)."
     )
 
 
 def _adjusted(parts: list[_P], *, decide: bool) -> list[_P]:
-    """With p-values that allow for the number of comparisons in the whole table; Holm's where one decides by them."""
+    """Add p-values adjusted for the number of comparisons in the table; also Holm's if they are used to decide."""
     p = np.array([d.p for part in parts for d in part.differences if d.p is not None])
     by_holm: list[float | None] = holm(p).tolist() if decide else [None] * len(p)
     adjusted = zip(by_holm, benjamini_hochberg(p).tolist(), strict=True)
@@ -379,7 +379,7 @@ def _adjusted(parts: list[_P], *, decide: bool) -> list[_P]:
 def biggest_changes(
     paired: Paired, metric: Metric, queries: list[str], baseline: Result, candidate: Result, shown: int
 ) -> list[Change]:
-    """The greatest losses, worst first, then the greatest gains, best first."""
+    """The biggest losses, worst first, then the biggest gains, best first."""
     deltas = paired.deltas(metric) * (1 if metric.direction == "higher" else -1)
     moved = np.flatnonzero(np.abs(np.nan_to_num(deltas)) > SAME).tolist()
     losses = sorted((i for i in moved if deltas[i] < 0), key=lambda i: (deltas[i], queries[i]))[:shown]
@@ -387,7 +387,7 @@ def biggest_changes(
     picked = [*losses, *gains]
     gold, before, after = baseline.gold, {}, {}
     depths = {q: metric.k or int(gold.k[gold.index[q]]) or baseline.rules.k for q in (queries[i] for i in picked)}
-    # A saved result keeps no hits, and one list alone would tell of moves that never were.
+    # A saved result keeps no hits, and with one list alone every hit would look moved.
     if baseline.lists is not None and candidate.lists is not None:
         before, after = baseline.lists.first(depths), candidate.lists.first(depths)
     return [

@@ -1,4 +1,4 @@
-"""What unjudged hits leave open in a comparison: how much is judged, what labels could change, what a judge says."""
+"""Unjudged hits in a comparison: how much is judged, what labels could change, and the differences by judge labels."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from karat.scoring.metrics.lists import JudgedShare
 from karat.scoring.unjudged import OpenLists, open_lists
 from karat.statistics.sampling import Sampling
 
-FAR_APART = 0.05  # difference of judged@k from which on the gold favours one of the runs
-_NAMED = 100  # pairs of a set of labels that are named
+FAR_APART = 0.05  # difference in judged@k above which the gold favours one of the runs
+_NAMED = 100  # most pairs listed for a set of labels
 
 
 class JudgedAt(msgspec.Struct, frozen=True):
-    """How much of the top k of both runs the gold knows, on the queries that are compared."""
+    """How much of the top k of both runs is judged, on the compared queries."""
 
     k: int
     baseline: float
     candidate: float
-    warning: str | None = None  # where they differ so much that the gold may favour one
+    warning: str | None = None  # if they differ enough for the gold to favour one
 
 
 class OpenPair(msgspec.Struct, frozen=True):
@@ -39,22 +39,22 @@ class OpenPair(msgspec.Struct, frozen=True):
 
 
 class FlipSet(msgspec.Struct, frozen=True):
-    """The smallest set of pairs that would take the lead of the run that is ahead, were all of them relevant."""
+    """The smallest set of pairs that would cost the leading run its lead if all of them were relevant."""
 
     labels: int
-    exact: bool  # no smaller set could; else the set was found greedily, and a smaller one might
+    exact: bool  # no smaller set exists; otherwise it was found greedily, and a smaller one may exist
     pairs: list[OpenPair]  # the first 100
 
 
 class BoundedDifference(msgspec.Struct, frozen=True):
-    """The difference of two means by the gold alone, and between which ends any labels would leave it."""
+    """The difference of two means by the gold alone, and the range in which any labels would leave it."""
 
     metric: str
     n: int
     delta: float
     low: float
     high: float
-    flip: FlipSet | None  # null: neither is ahead, or no labels could change who is
+    flip: FlipSet | None  # null: neither leads, or no labels could change which one does
 
     @property
     def settled(self) -> bool:
@@ -62,7 +62,7 @@ class BoundedDifference(msgspec.Struct, frozen=True):
 
 
 def judged_at(first: Result, other: Result, at: Ints, of: Ints, k: int) -> JudgedAt | None:
-    """None where it was not measured, and saved results keep no hits to measure it on."""
+    """The judged share of both runs. None if it was not measured and cannot be: saved results keep no hits."""
     name = str(JudgedShare(k=k))
     try:
         sides = first.measure([name]), other.measure([name])
@@ -79,9 +79,9 @@ def judged_at(first: Result, other: Result, at: Ints, of: Ints, k: int) -> Judge
 
 def _warning(k: int, baseline: bool, wrong_hits_judged: bool | None) -> str:
     known, less = ("baseline", "candidate") if baseline else ("candidate", "baseline")
-    said = f"The gold knows more of the {known}'s top {k}; what it does not know counts as irrelevant. "
-    if wrong_hits_judged is False:  # then a run that finds more of the gold is always better known, too
-        said += "It names no irrelevant items, so a real gain looks the same. "
+    said = f"The gold set judges more of the {known}'s top {k}, and unjudged hits count as irrelevant. "
+    if wrong_hits_judged is False:  # then a run that finds more of the gold always has more judged hits
+        said += "It lists no irrelevant items, so a real gain looks the same. "
     return (
         said + f"Label the {less}'s hits (`karat labels pool … --only-differences`), "
         "or see what they could change (--bounds)."
@@ -89,13 +89,13 @@ def _warning(k: int, baseline: bool, wrong_hits_judged: bool | None) -> str:
 
 
 def bounded_differences(first: Result, other: Result, metrics: list[Metric], rows: Ints) -> list[BoundedDifference]:
-    """Of every metric that has bounds, on these queries of the gold set. Raises Lacking where it cannot be told."""
+    """Differences with bounds, for every metric that has bounds, on these queries. Raises Lacking if impossible."""
     if not (first.data.opened and other.data.opened):
         raise Lacking("bounds need the runs themselves: a saved result keeps no hits.")
     one, another = first.gold, other.gold
     located = one.located is not None or another.located is not None
     if located or one.queries != another.queries or one.ids != another.ids:
-        raise Lacking("no bounds: the gold is found in other chunks of each run, so no label would count for both.")
+        raise Lacking("no bounds: the gold is in different chunks of each run, so no label would count for both.")
     asked = [m for m in metrics if isinstance(m, Relevance)]
     lists = {
         level: open_lists(first.unjudged_lists(level), other.unjudged_lists(level), grades=first.labelling.levels)
@@ -130,9 +130,9 @@ def _bounded(metric: Metric, lists: OpenLists, rows: Ints) -> BoundedDifference 
 def differences_by_judge(
     first: Result, other: Result, metrics: list[Metric], at: Ints, of: Ints, sampling: Sampling
 ) -> list[Difference]:
-    """Of precision, nDCG and RBP, and of how much is judged; the others stay with the gold. Raises Lacking."""
+    """Differences of precision, nDCG, RBP and judged share by judge labels. Other metrics use gold. Raises Lacking."""
     if not any(isinstance(metric, BY_JUDGE) for metric in metrics):
-        raise Lacking("labels of a judge count for precision, nDCG and RBP, and none of them is compared.")
+        raise Lacking("judge labels are used for precision, nDCG and RBP only, and none of them is compared.")
     asked: list[Metric] = [metric for metric in metrics if isinstance(metric, (*BY_JUDGE, JudgedShare))]
     sides = _scores(first, asked).select(at), _scores(other, asked).select(of)
     return Paired(*sides).differences(sampling, 10 * sampling.resamples)
@@ -142,5 +142,5 @@ def _scores(side: Result, metrics: list[Metric]) -> Scores:
     names = [str(metric) for metric in metrics]
     judged = judged_side(side, names)
     if judged is None:
-        raise Lacking("labels of a judge were given for one side only: a saved result keeps no hits to label.")
+        raise Lacking("judge labels cover one side only: a saved result keeps no hits to label.")
     return replace(side.columns, metrics=metrics, values={name: judged_values(side, judged, name) for name in names})

@@ -1,4 +1,4 @@
-"""Whether two results hold the same lists, as far as hashes of the ordered ids tell."""
+"""Compare the lists of two results by hashes of their ordered ids."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from karat.scoring.metrics.base import INFINITE, Metric
 
 
 def other_lists(first: Result, other: Result, at: Ints, of: Ints, depths: Ints | int) -> Bools | None:
-    """Of which queries the first hits differ. `at` and `of`: places of the same queries in the two results.
+    """Which queries have different first hits. `at` and `of`: places of the same queries in the two results.
 
-    `depths`: how far to look; hashes are kept at 1, 3, 5, 10, 20 and in full, and the next deeper one decides. None
-    where a side keeps no hashes.
+    `depths`: how deep to compare. Hashes are kept at 1, 3, 5, 10, 20 and in full; the next deeper one is used. None
+    if a side has no hashes.
     """
     before, after = first.data.hashes, other.data.hashes
     if before is None or after is None:
@@ -24,15 +24,15 @@ def other_lists(first: Result, other: Result, at: Ints, of: Ints, depths: Ints |
 
 
 def same_rankings(first: Result, other: Result, at: Ints, of: Ints, metric: Metric) -> bool:
-    """Whether both surely have the same ids in the same order, as far down as the metric looks."""
+    """Whether both are known to have the same ids in the same order, down to the metric's cutoff."""
     differ = other_lists(first, other, at, of, _depths(metric, other, of))
     return differ is not None and not differ.any()
 
 
 def _depths(metric: Metric, result: Result, places: Ints) -> Ints:
-    """The cutoff of each query: the metric's, else the query's own or the configured one; else the whole list.
+    """The cutoff of each query: the metric's, else the query's own, else the configured one; or the whole list.
 
-    Metrics by document have the same cutoff: it counts chunks, whose ids are what is compared.
+    Metrics by document use the same cutoff: it counts chunks, and chunk ids are compared.
     """
     if metric.k is not None:
         return np.full(len(places), metric.k, np.int64)

@@ -1,4 +1,4 @@
-"""What is compared: runs, results and saved results, and whether they may be."""
+"""The sides of a comparison: runs, results and saved results, and whether they are comparable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from karat.options.keywords import EvaluateKeywords
 
 _SIDES = ("baseline", "candidate")
-# What results must have been told alike.
+# Settings that must be the same on both sides.
 SETTINGS = (
     *("missing", "doc_of", "k", "fuzzy_threshold", "score_width", "ties", "no_relevant"),
     *("min_score", "top_k", "no_future", "normalize_ids"),
@@ -42,7 +42,7 @@ def as_results(
     options: EvaluateKeywords,
     consumers: Sequence[Consumer] = (),
 ) -> list[Result]:
-    """The results of one side: one, or one for each system of a run."""
+    """The results of one side: one, or one per system of a run."""
     if isinstance(side, Result):
         return [side]
     if isinstance(side, SavedResult):
@@ -50,18 +50,18 @@ def as_results(
     if is_saved(side):
         return [_restored(saved, metrics, options) for saved in read_saved(side)]
     if isinstance(side, (str, PathLike)) and not Path(side).exists():
-        read_run(side)  # says what is wrong with the path
+        read_run(side)  # raises an error about the path
     if gold is None:
         raise ConfigError(
-            "a run needs a gold set to be compared",
+            "comparing runs needs a gold set",
             code="no-gold",
-            hint="give --gold, or results saved by `karat eval`",
+            hint="pass --gold, or use results saved by `karat eval`",
         )
     return list(evaluate_all(side, gold, metrics, consumers=consumers, **options).values())
 
 
 def _restored(saved: SavedResult, metrics: Iterable[str | Metric] | None, options: EvaluateKeywords) -> Result:
-    """A saved result with the metrics, intervals and clusters that were asked for."""
+    """A saved result with the requested metrics, intervals and clusters."""
     result, cluster = restore(saved), options.get("cluster")
     result = replace(result, sampling=named_sampling(options, result.sampling))
     if cluster is not None:
@@ -74,12 +74,12 @@ def _restored(saved: SavedResult, metrics: Iterable[str | Metric] | None, option
         absent = [str(m) for m in parse_metrics(metrics) if m not in result.metrics]
         has = ", ".join(map(str, result.metrics))
         raise ConfigError(
-            f"the saved result of {result.run} lacks {', '.join(absent)}", code="missing-metric", hint=f"it has: {has}"
+            f"the saved result of {result.run} has no {', '.join(absent)}", code="missing-metric", hint=f"it has: {has}"
         ) from None
 
 
 def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
-    """Results that do not measure the same thing are no comparison; with `force` it is said aloud instead."""
+    """Raise if two results do not measure the same thing, and return notes. With `force` the problems become notes."""
     problems = [
         *_different_data(first, other),
         *_different_lists(first, other),
@@ -89,11 +89,11 @@ def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
     ]
     if problems and not force:
         raise ConfigError(
-            "these results do not measure the same: " + "; ".join(problems),
+            "these results are not comparable: " + "; ".join(problems),
             code="not-comparable",
-            hint="--force compares them all the same",
+            hint="--force compares them anyway",
         )
-    notes = [f"compared by force although {problem}." for problem in problems]
+    notes = [f"compared with --force although {problem}." for problem in problems]
     if first.rules.scores != other.rules.scores:
         read = [side.rules.scores or "as logged" for side in (first, other)]
         notes.append(f"the scores of the baseline are read {read[0]}, those of the candidate {read[1]}.")
@@ -103,13 +103,13 @@ def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
         notes.append(_lacking("candidate", other, "counted as failed"))
     hashes = {first.gold.dataset.hash, other.gold.dataset.hash} - {None}
     if len(hashes) > 1 and not problems:
-        notes.append("the gold sets differ in content although no version says so.")
+        notes.append("the gold sets have different content, but their versions do not differ.")
     return notes
 
 
 def _lacking(name: str, side: Result, done: str) -> str:
-    """What a run lacks counts against it. What a baseline lacks counts for nobody: it would look like a gain."""
-    return f"the {name} lacks {counted(len(side.missing))} of the gold set: {done}."
+    """A note on missing queries. Those of a run count against it; those of a baseline would look like a gain."""
+    return f"the {name} is missing {counted(len(side.missing))} of the gold set: {done}."
 
 
 def _different_data(first: Result, other: Result) -> list[str]:
@@ -122,7 +122,7 @@ def _different_data(first: Result, other: Result) -> list[str]:
 
 
 def _different_lists(first: Result, other: Result) -> list[str]:
-    """Final lists on one side, and on the other those before reranking or rewriting (`--hits`)."""
+    """Final lists on one side, lists before reranking or rewriting on the other (`--hits`)."""
     lists = [lists_read(side) for side in (first, other)]
     return [] if lists[0] == lists[1] else [f"the lists are {lists[0]} and {lists[1]} (--hits)"]
 
@@ -135,9 +135,9 @@ def lists_read(result: Result) -> str:
 
 def _different_definitions(first: Result, other: Result) -> list[str]:
     shared = [name for name in first.definitions if name in other.definitions]
-    found = [f"{n} is defined in another way" for n in shared if first.definitions[n] != other.definitions[n]]
+    found = [f"{n} is defined differently" for n in shared if first.definitions[n] != other.definitions[n]]
     if first.rules.prices != other.rules.prices:
-        found += [f"{m} is counted by other prices" for m in first.metrics if "prices" in m.needs and str(m) in shared]
+        found += [f"{m} uses different prices" for m in first.metrics if "prices" in m.needs and str(m) in shared]
     for setting in SETTINGS:
         values = [getattr(side.rules, setting) for side in (first, other)]
         if values[0] != values[1]:
@@ -146,24 +146,24 @@ def _different_definitions(first: Result, other: Result) -> list[str]:
 
 
 def _unknown_width(saved: Result, other: Result) -> list[str]:
-    """Files of older versions do not say how scores were compared; it matters where that decides an order."""
+    """Files of older versions do not record how scores were compared. It matters where that decides an order."""
     close = other.audit["score_width"]
     if saved.known is None or saved.known.says_score_width or not close:
         return []
-    return [f"{saved.run} does not say its score_width, which decides the order in {counted(close)}"]
+    return [f"{saved.run} does not record its score_width, which decides the order in {counted(close)}"]
 
 
 def _different_labels(first: Result, other: Result) -> list[str]:
-    """Whether the gold sets grade the items of shared queries in another way, whatever their versions say."""
+    """Whether the gold sets grade the items of shared queries differently, whatever their versions say."""
     found = []
     if first.labelling.judge and other.labelling.judge and first.labelling.judge != other.labelling.judge:
-        found.append("the labels of the judge differ")
+        found.append("the judge labels differ")
     one, two = first.gold, other.gold
     same = one.dataset is two.dataset or (one.dataset.hash is not None and one.dataset.hash == two.dataset.hash)
-    # Passages are looked for in each run; results of Karat 0.1 have no items.
+    # Passages are located in each run; results of Karat 0.1 have no items.
     if one is two or one.passages or two.passages or not len(one.grades) or not len(two.grades):
         return found
-    # Labels beside the gold set stretch its grades, and leave its hash as it is.
+    # Labels added to the gold set change the scale of its grades, but not its hash.
     if np.array_equal(one.grades, two.grades) and (same or (one.queries == two.queries and one.ids == two.ids)):
         return found
     before, after = _labels(one), _labels(two)
@@ -171,16 +171,16 @@ def _different_labels(first: Result, other: Result) -> list[str]:
     other_items = [q for q in changed if not (same and _same_but_scale(before[q], after[q]))]
     if other_items:
         example = f", such as those of {shorten(other_items[0], 40)!r}"
-        found.append(f"the gold sets have other labels for {counted(len(other_items))}{example}")
+        found.append(f"the gold sets have different labels for {counted(len(other_items))}{example}")
     moved = [str(m) for m in first.metrics if m in other.metrics and m.by_grade]
     if changed and not other_items and moved:
-        scales = f"the grades of the gold sets are on other scales in {counted(len(changed))}"
-        found.append(f"{scales}, which moves {', '.join(moved)}")
+        scales = f"the gold sets use different grade scales in {counted(len(changed))}"
+        found.append(f"{scales}, which changes {', '.join(moved)}")
     return found
 
 
 def _same_but_scale(before: dict[str, float], after: dict[str, float]) -> bool:
-    """Whether the same items are relevant, each as much as the others: then only the name of the grade differs."""
+    """Whether the same items are relevant, all with the same grade: then only the value of the grade differs."""
     grades = [{grade for grade in labels.values() if grade > 0} for labels in (before, after)]
     return all(len(levels) <= 1 for levels in grades) and (
         {item: grade > 0 for item, grade in before.items()} == {item: grade > 0 for item, grade in after.items()}
@@ -198,14 +198,14 @@ def _labels(gold: Gold) -> dict[str, dict[str, float]]:
 
 
 def _unfiltered(first: Result, other: Result) -> list[str]:
-    """A filter that could remove nothing on one side only: its hits have no versions, or no scores."""
+    """A filter that had no effect on one side, because its hits have no versions or no scores."""
     tables = [side.data.tables.get(side.view) for side in (first, other)]
     undated, unscored = ([t is not None and getattr(t, what) for t in tables] for what in ("undated", "unscored"))
     found = []
     if undated[0] != undated[1]:
-        found.append(f"the {_SIDES[undated[1]]} has no versions, so that --no-future removed nothing there")
+        found.append(f"the {_SIDES[undated[1]]} has no versions, so --no-future removed nothing there")
     if unscored[0] != unscored[1]:
-        found.append(f"the {_SIDES[unscored[1]]} has no scores, so that --min-score removed nothing there")
+        found.append(f"the {_SIDES[unscored[1]]} has no scores, so --min-score removed nothing there")
     return found
 
 
@@ -215,9 +215,9 @@ def shared_metrics(first: Result, other: Result, notes: list[str]) -> list[Metri
         raise ConfigError(
             "the results have no metric in common",
             code="no-common-metric",
-            hint=f"one has {', '.join(map(str, first.metrics))}; the other {', '.join(map(str, other.metrics))}",
+            hint=f"one has {', '.join(map(str, first.metrics))}; the other has {', '.join(map(str, other.metrics))}",
         )
     alone = [str(m) for m in (*first.metrics, *other.metrics) if m not in shared]
     if alone:
-        notes.append(f"measured on one side only, and left out: {', '.join(alone)}.")
+        notes.append(f"left out because only one side has them: {', '.join(alone)}.")
     return shared

@@ -1,4 +1,4 @@
-"""Which stage of a run takes longer than before."""
+"""Differences in time per stage."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from karat.scoring.metrics.cost import LatencyP50, LatencyP90
 from karat.statistics.sampling import Sampling
 
 _KINDS = (LatencyP50, LatencyP90)
-_WHOLE = "total"  # what a log may say of the whole query
+_WHOLE = "total"  # the whole query, which some logs have as a stage
 
 
 def stage_differences(first: Result, other: Result, at: Ints, of: Ints, sampling: Sampling) -> list[Difference]:
     """Median and 90th percentile of each stage that both runs logged.
 
-    Query by query where both have the times of each query. A file has those of all queries together; then the limits
-    are those at which the two intervals are farthest apart, which is more than careful enough.
+    Query by query if both sides have times per query. A saved result only has totals over all queries; then the limits
+    come from the far ends of the two intervals, which is conservative.
     """
     if first.stages and other.stages:
         shared = [stage for stage in first.stages if stage in other.stages and stage != _WHOLE]

@@ -1,4 +1,4 @@
-"""`python -m karat.results.diagnosis docs/diagnosis.md`: write the table of rules in a page anew."""
+"""`python -m karat.results.diagnosis docs/diagnosis.md`: update the table of rules in a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is that good? Rough bands for recall, from the seeds."""
+"""Rough bands for recall, from poor to excellent, taken from the seeds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from karat.data.ids import Floats
 from karat.results.summary import SummaryRow, mean_of
 
 CAVEAT = (
-    "Typical ranges of well-designed systems, a rough aid only: they depend heavily on how hard the queries are, "
-    "how large the corpus is and how complex the domain."
+    "Typical ranges of well-designed systems. Use them as a rough guide only: they depend heavily on how hard the "
+    "queries are, how large the corpus is and how complex the domain is."
 )
 NAMES = ("poor", "acceptable", "good", "excellent")
-# Of the seeds' table: poor ends below, acceptable begins, good begins, good ends, excellent begins above.
+# From the seeds' table: end of poor, start of acceptable, start of good, end of good, start of excellent.
 EDGES: dict[str, tuple[float, float, float, float, float]] = {
     "recall@1": (0.30, 0.40, 0.50, 0.60, 0.65),
     "recall@3": (0.50, 0.60, 0.70, 0.80, 0.85),
@@ -31,7 +31,7 @@ class Reading(msgspec.Struct, frozen=True):
     band: str
     lowest: str
     highest: str
-    share_of_ceiling: float | None = None  # where not every query can reach 1: the mean of score / ceiling
+    share_of_ceiling: float | None = None  # if not every query can reach 1: the mean of score / ceiling
     band_of_share: str | None = None
 
     @property
@@ -40,7 +40,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def band(metric: str, value: float) -> str:
-    """The band of a value; what the table leaves open lies between two.
+    """The band of a value, or "between" two bands in the gaps of the table.
 
     >>> band("recall@5", 0.59), band("recall@5", 0.65), band("recall@5", 0.8), band("recall@1", 0.7)
     ('poor', 'between poor and acceptable', 'good', 'excellent')
@@ -58,7 +58,7 @@ def band(metric: str, value: float) -> str:
 
 
 def readings(rows: Iterable[SummaryRow], reached: Mapping[str, Floats]) -> list[Reading]:
-    """The bands of all metrics that have one. `reached`: of each metric, query by query, its share of the ceiling."""
+    """The bands of all metrics that have one. `reached`: each metric's share of its ceiling, query by query."""
     shares = {name: mean_of(values) for name, values in reached.items() if name in EDGES}
     return [
         _reading(row, row.mean, shares.get(row.metric)) for row in rows if row.metric in EDGES and row.mean is not None

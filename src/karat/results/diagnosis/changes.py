@@ -18,7 +18,7 @@ _TIMES = ("latency_p50", "latency_p90")
 
 
 def find_changes(differences: list[Difference], stages: Callable[[], list[Difference]] = list) -> list[Finding]:
-    """Everything that a change did beyond noise. `stages`: the times of the stages, asked for where one of all rose."""
+    """Everything that a change did beyond noise. `stages`: times per stage, called only if the total time rose."""
     changes = {d.metric: d for d in differences if not d.few}
     if any(_slower(changes[name]) for name in _TIMES if name in changes):
         changes = {d.metric: d for d in stages() if not d.few} | changes
@@ -27,7 +27,7 @@ def find_changes(differences: list[Difference], stages: Callable[[], list[Differ
 
 @rule(
     "The change finds as much as before, but in a worse order.",
-    "look at the reranker or the scoring, not at the index: something in the order broke",
+    "look at the reranker or the scoring, not at the index: the ordering broke",
     "compare the order before and after reranking on the queries that lost most",
 )
 def order_got_worse(changes: Mapping[str, Difference]) -> Iterator[Proof]:
@@ -49,30 +49,30 @@ def order_got_worse(changes: Mapping[str, Difference]) -> Iterator[Proof]:
     "limit the number of candidates (`k_raw`), cache frequent queries",
 )
 def got_slower(changes: Mapping[str, Difference]) -> Iterator[Proof]:
-    """The median or the 90th percentile of the time rose by more than 10% and a millisecond, beyond noise. The stage
-    whose time rose most is named, where its own rise is beyond noise."""
+    """The median or 90th-percentile time rose by more than 10% and more than 1 ms, beyond noise. Names the stage whose
+    time rose most, if that rise is beyond noise."""
     slower = [change for name in _TIMES if (change := changes.get(name)) and _slower(change)]
     if slower:
         said, stage = " and ".join(map(moved, slower)), _slowest_stage(slower[-1], changes)
         if stage is not None:
-            said += f". Most of it is in one stage: {moved(stage)}"
+            said += f". One stage accounts for most of it: {moved(stage)}"
         yield Proof(1, f"{said}.", [_number(change) for change in (*slower, *([stage] if stage else []))])
 
 
 @rule(
-    "The change made answers dearer.",
-    "look at the cost by stage and by model, before and after: which of them grew",
-    "rerank fewer candidates, shorten what is sent, or give the stage that grew a smaller model",
+    "The change made answers more expensive.",
+    "compare the cost by stage and by model before and after: which one grew?",
+    "rerank fewer candidates, send shorter texts, or use a smaller model in the stage that grew",
 )
 def got_dearer(changes: Mapping[str, Difference]) -> Iterator[Proof]:
-    """The mean cost of a query rose by more than 10%, beyond noise."""
+    """The mean cost per query rose by more than 10%, beyond noise."""
     cost = changes.get("cost")
     if cost is not None and cost.low is not None and cost.baseline is not None and cost.low > at.DEARER * cost.baseline:
         yield Proof(_sure(cost), f"{moved(cost)}.", [_number(cost)])
 
 
 def _slowest_stage(whole: Difference, changes: Mapping[str, Difference]) -> Difference | None:
-    """The stage whose time rose most, if it did beyond noise."""
+    """The stage whose time rose most, if it rose beyond noise."""
     stages = [d for name, d in changes.items() if name.startswith(f"{whole.metric}(stage=") and _slower(d)]
     return max(stages, key=lambda d: d.delta or 0.0, default=None)
 

@@ -1,4 +1,4 @@
-"""`diagnose`: what stands out in a result, and in its comparison with another."""
+"""`diagnose`: find what stands out in a result and in a comparison."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _TEXTS = {"evidence", "freshness"}
 
 
 def diagnose(result: Result, comparison: Comparison | None = None) -> list[Finding]:
-    """What to look at and what to try, each with its evidence; nothing that could be noise.
+    """Return what to look at and what to try, with evidence. Leaves out anything that could be noise.
 
-    `comparison`: with the result as its candidate; tells also what the change did.
+    `comparison`: has the result as its candidate; adds what the change did.
     """
     if comparison is None:
         return result.findings
@@ -34,12 +34,12 @@ def diagnose(result: Result, comparison: Comparison | None = None) -> list[Findi
 
 
 def findings_of(result: Result) -> list[Finding]:
-    """What stands out in one result. Where metrics were named, only those are looked at."""
+    """What stands out in one result. If metrics were named, only those are checked."""
     background = result.measure(result.background).values
     if background:
         background = background | {str(Latency(stage=stage)): times for stage, times in result.stages.items()}
     values, doubts = background | result.values, result.doubts
-    # What follows from wrong names, a wrong order or an outage stays silent.
+    # Findings that follow from wrong ids, a wrong order or an outage are left out.
     if doubts or is_outage(result.audit, len(result.rows)):
         values = {name: column for name, column in values.items() if _is_believable(result, name)}
     found = rules.TABLE.apply(
@@ -60,7 +60,7 @@ def findings_of(result: Result) -> list[Finding]:
             labels=_labels(result),
         )
     )
-    # Of lists that failed, the first lines tell more than their length does.
+    # After an outage, the failed queries explain the short lists.
     return [one for one in found if one.code != "short_lists" or not is_outage(result.audit, len(result.rows))]
 
 
@@ -70,7 +70,7 @@ def _is_believable(result: Result, name: str) -> bool:
 
 
 def _believable(result: Result) -> dict[str, Any]:
-    """Analyses that do not rest on what is doubted."""
+    """Analyses that do not depend on doubtful data."""
     found, doubts = result.analyses.found, result.doubts
     if is_outage(result.audit, len(result.rows)):
         return {name: one for name, one in found.items() if name in _TIME_AND_COST}
@@ -82,7 +82,7 @@ def _believable(result: Result) -> dict[str, Any]:
 
 
 def _labels(result: Result) -> LabelHealth | None:
-    """Only against a corpus: what the run did not return may exist all the same."""
+    """Label health, only with a corpus: items that the run did not return may still exist."""
     if result.corpus is None:
         return None
     return label_health(result.gold, DocRule(result.rules.doc_of), result.corpus)

@@ -1,4 +1,4 @@
-"""What the rules may look at: estimates that know how sure they are."""
+"""The evidence for rules: estimates with intervals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from karat.statistics.sampling import Sampling
 from karat.statistics.special import normal_quantile
 from karat.statistics.sums import Sums, sum_up
 
-# A rule asks yes or no, and reports no third digit.
+# Enough for a yes or no, and for two digits.
 _RESAMPLES = 2_000
 SHARE: Range = (0.0, 1.0)
 DIFFERENCE: Range = (-1.0, 1.0)
@@ -32,7 +32,7 @@ Limits = tuple[float, float]
 
 
 class LazyInterval(msgspec.Struct, frozen=True, dict=True):
-    """A number with its interval, drawn only if somebody asks."""
+    """A number whose interval is computed on first use."""
 
     name: str
     value: float
@@ -45,7 +45,7 @@ class LazyInterval(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def wide_limits(self) -> Limits:
-        """At a level with a fifth of the doubt: 99 % for 95 %."""
+        """Limits with a fifth of the error probability: 99 % for 95 %."""
         return self.limits_at(1 - (1 - self.level) / 5)
 
     @property
@@ -53,7 +53,7 @@ class LazyInterval(msgspec.Struct, frozen=True, dict=True):
         return Number(self.name, self.value, *self.limits)
 
     def mirrored(self, name: str, around: float) -> LazyInterval:
-        """What is left of `around`: 1 − a share, or with 0 the same with the other sign."""
+        """`around` minus the number: 1 − a share, or with 0 the opposite sign."""
 
         def limits_at(level: float) -> Limits:
             low, high = self.limits_at(level)
@@ -62,37 +62,35 @@ class LazyInterval(msgspec.Struct, frozen=True, dict=True):
         return LazyInterval(name, around - self.value, limits_at, self.level)
 
     def above(self, line: float) -> int:
-        """How sure is it that the true value lies above a line: 0 not, 1 likely, 2 strong."""
-        if self.value <= line or self.limits[0] <= line:  # the value first: it costs nothing
+        """How sure it is that the true value is above a line: 0 not, 1 likely, 2 strong."""
+        if self.value <= line or self.limits[0] <= line:  # the value first: it is cheap
             return 0
         return 2 if self.wide_limits[0] > line else 1
 
     def below(self, line: float) -> int:
-        """The same for a line above it. All of several conditions: their min; any of them: their max."""
+        """The same for below. For all of several conditions take the min, for any of them the max."""
         if self.value >= line or self.limits[1] >= line:
             return 0
         return 2 if self.wide_limits[1] < line else 1
 
 
 class Evidence(msgspec.Struct, frozen=True, dict=True):
-    """The scores of one system, query by query, with all that they depend on."""
+    """The scores of one system, query by query, with everything they depend on."""
 
     values: dict[str, Floats]  # by metric, of the panel and of the background
     ceilings: Bounds
     floors: Bounds
-    depths: Ints  # hits that each query got
+    depths: Ints  # number of hits of each query
     clusters: Ints | None
     sampling: Sampling
     corpus_size: int | None = None
-    repeats: int = 0  # hits that stood in a list more than once
-    wrong_hits_judged: bool = False  # the gold says of some items that they are not relevant
+    repeats: int = 0  # repeated hits in the same list
+    wrong_hits_judged: bool = False  # the gold set marks some items as not relevant
     attributes: tuple[str, ...] = ()  # by which queries can be grouped
     groups: Callable[[str], list[tuple[str, Ints]]] = lambda name: []
-    bm25: Mapping[str, Floats] = msgspec.field(
-        default_factory=dict
-    )  # what BM25 scores on the same queries, where it is known
-    labels: LabelHealth | None = None  # where there is a corpus to hold the gold set against
-    analyses: Callable[[], Mapping[str, Any]] = dict  # what was found beyond the scores, made when a rule asks
+    bm25: Mapping[str, Floats] = msgspec.field(default_factory=dict)  # BM25's scores on the same queries, if known
+    labels: LabelHealth | None = None  # if there is a corpus to check the gold set against
+    analyses: Callable[[], Mapping[str, Any]] = dict  # computed when a rule needs them
 
     def analysis(self, name: str) -> Any:
         found = self.analyses().get(name)
@@ -101,8 +99,7 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
         return found
 
     def told(self, name: str, value: float | None, limits: tuple[float | None, float | None], n: int) -> LazyInterval:
-        """A number that an analysis measured on n queries. At other levels its limits lie as far away as a normal
-        distribution says."""
+        """A number that an analysis measured on n queries. Its limits at other levels assume a normal distribution."""
         low, high = limits
         if value is None or low is None or high is None or n < FEW:
             raise MissingEvidence(name)
@@ -127,7 +124,7 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
         return self.estimate(name, _only(self.column(name), of))
 
     def reached(self, name: str) -> Floats:
-        """A metric in shares of its ceiling: with seven relevant items a top 5 that holds five of them is perfect."""
+        """A metric as a share of its ceiling: with seven relevant items, five of them in the top 5 is perfect."""
         return share(self.column(name), self.ceiling(name))
 
     def reach(self, name: str, of: Bools | None = None) -> LazyInterval:
@@ -144,13 +141,13 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
         return np.minimum(share(self.column(f"recall@{depth}"), self.ceiling("recall@5")), 1.0)
 
     def estimate(self, name: str, values: Floats, ends: Range = SHARE, few: int = FEW) -> LazyInterval:
-        """The mean of a column; refused on fewer than `few` queries."""
+        """The mean of a column. Raises MissingEvidence with fewer than `few` queries."""
         defined = ~np.isnan(values)
         values = values[defined]
         mean = mean_of(values)
         if mean is None or len(values) < few:
             raise MissingEvidence(name)
-        sums: list[Sums] = []  # once an interval is asked for
+        sums: list[Sums] = []  # filled on first use
 
         def limits_at(level: float) -> Limits:
             if not sums:
@@ -175,15 +172,15 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def depth(self) -> int:
-        """The deepest k at which was looked: half of the lists are as long, and recall was measured there.
+        """The deepest k that half of the lists reach and at which recall was measured.
 
-        Past the end of a list nothing was found because nobody looked.
+        Beyond the end of a list, nothing is known.
         """
         returned = self.depths[self.depths > 0]
         for k in DEPTHS:
             if len(returned) and quantiles(returned.astype(np.float64), [0.5])[0] >= k:
                 if f"recall@{k}" not in self.values:
-                    break  # deeper lists are there, and recall was not asked for
+                    break  # the lists are deeper, but recall was not requested
                 return k
         raise MissingEvidence("recall at any depth")
 

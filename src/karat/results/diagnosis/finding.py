@@ -1,4 +1,4 @@
-"""What diagnosis says, and the rules that say it."""
+"""Findings, and the rules that produce them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Sure = Literal["strong", "likely"]
 
 
 class Number(msgspec.Struct, frozen=True):
-    """One measured number behind a finding; no limits where it is a plain count."""
+    """One measured number behind a finding; a plain count has no limits."""
 
     name: str
     value: float
@@ -21,11 +21,11 @@ class Number(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that stands out, with its proof and what to try."""
+    """Something that stands out, with evidence and what to try."""
 
     code: str
     title: str
-    sure: Sure  # strong: holds at 99 % too; likely: at the level of the intervals
+    sure: Sure  # likely: at the level of the intervals; strong: at 99 % too
     evidence: str
     what_to_try: list[str]
     numbers: list[Number]
@@ -39,27 +39,27 @@ _NAMES = {1: "likely", 2: "strong"}
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """What a rule found: how sure (1 likely, 2 strong), in words, and in numbers."""
+    """What a rule found, in words and numbers. `sure`: 1 likely, 2 strong."""
 
     sure: int
     evidence: str
     numbers: list[Number]
-    about: dict[str, str] = {}  # what the title names
-    first_try: tuple[str, ...] = ()  # what fits this case best, before what the rule always says
+    about: dict[str, str] = {}  # values for the {names} in the title
+    first_try: tuple[str, ...] = ()  # advice for this case, shown before the rule's general advice
 
 
 class Rule(msgspec.Struct, Generic[T], frozen=True):
-    """One entry of the table."""
+    """One entry in the table of rules."""
 
     code: str
     title: str  # one sentence; {names} come from the proof
-    what_to_try: tuple[str, ...]  # likewise
+    what_to_try: tuple[str, ...]  # may use {names} too
     check: Callable[[T], Iterator[Proof]]
-    unless: frozenset[str]  # findings that say it better
+    unless: frozenset[str]  # findings that explain it better
 
     @property
     def when(self) -> str:
-        """In words, for the documentation."""
+        """When the rule fires, for the documentation."""
         return " ".join((self.check.__doc__ or "").split())
 
     def finding(self, proof: Proof) -> Finding:
@@ -74,16 +74,16 @@ class Rule(msgspec.Struct, Generic[T], frozen=True):
 
 
 class MissingEvidence(Exception):
-    """A rule asked for something that was not measured, or on too few queries; it stays silent then."""
+    """The evidence for a rule was not measured, or on too few queries. The rule then reports nothing."""
 
 
 class RuleTable(list[Rule[T]]):
-    """Rules in the order in which their findings are told."""
+    """Rules in the order in which their findings are reported."""
 
     def rule(
         self, title: str, *what_to_try: str, unless: tuple[str, ...] = ()
     ) -> Callable[[Callable[[T], Iterator[Proof]]], Callable[[T], Iterator[Proof]]]:
-        """Enters a check into the table: its name is the code of the finding, its docstring says when it fires."""
+        """Add a check to the table: its name is the code of the finding, its docstring says when it fires."""
 
         def enter(check: Callable[[T], Iterator[Proof]]) -> Callable[[T], Iterator[Proof]]:
             self.append(Rule(check.__name__, title, what_to_try, check, frozenset(unless)))

@@ -1,1 +1,1 @@
-"""Single queries: their lists, those that failed, those that changed."""
+"""Individual queries: their lists, those that failed, those that changed."""

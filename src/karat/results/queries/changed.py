@@ -1,4 +1,4 @@
-"""Two runs, query by query: where the hits changed, with both lists beside each other."""
+"""Two runs, query by query: where the hits changed, with both lists side by side."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Kind = Literal["lost", "gained", "changed"]
 
 
 class ChangedQuery(msgspec.Struct, frozen=True):
-    """A query that lost or gained, or whose first hits are others although its score is the same."""
+    """A query that lost or gained, or whose first hits changed although its score is the same."""
 
     query_id: str
     query: str | None
@@ -40,24 +40,24 @@ class ChangedQuery(msgspec.Struct, frozen=True):
 
 
 class ChangedQueries(msgspec.Struct, frozen=True):
-    """How many queries changed, and some of them: the greatest losses first, then the greatest gains."""
+    """How many queries changed, and some of them: the biggest losses first, then the biggest gains."""
 
     counts: dict[Kind, int]
     shown: list[ChangedQuery]
-    sampled: int  # of those shown, how many stand for all others
+    sampled: int  # how many of those shown are a sample of all others
 
 
 def changes_need(setup: Setup) -> Need:
-    """For `changed_queries`."""
+    """What `changed_queries` needs."""
     return Need(lists=DEPTH, texts=True, hashes=True)
 
 
 def changed_queries(
     baseline: Result, candidate: Result, metric: Metric, most: int, *, sample: int, letters: int | None = None
 ) -> ChangedQueries:
-    """The greatest losses and gains in a metric, and a sample of the rest; none where a side keeps no hits.
+    """The biggest losses and gains in a metric, and a sample of the rest; none if a side keeps no hits.
 
-    `letters`: of each text at most; else as many as can be read.
+    `letters`: maximum characters per text; default: as many as stay readable.
     """
     if baseline.lists is None or candidate.lists is None:
         return ChangedQueries({"lost": 0, "gained": 0, "changed": 0}, [], 0)
@@ -66,7 +66,7 @@ def changed_queries(
     kinds = {q: kind for (q, delta), equal in zip(deltas.items(), same, strict=True) if (kind := _kind(delta, equal))}
     order = sorted(kinds, key=lambda q: (("lost", "gained", "changed").index(kinds[q]), -abs(deltas[q]), q))
     lost, rest = [q for q in order if kinds[q] == "lost"], [q for q in order if kinds[q] != "lost"]
-    # Half of the room for losses, which matter most; what they leave is for gains.
+    # At least half of the places are for losses, which matter most; the rest for gains.
     first = [*lost[: max(most // 2, most - len(rest))], *rest[: max(most // 2, most - len(lost))]]
     others = [q for q in order if q not in set(first)]
     drawn = [others[i] for i in sample_of(list(range(len(others))), sample, candidate.sampling.seed)]
@@ -76,7 +76,7 @@ def changed_queries(
 
 
 def _deltas(baseline: Result, candidate: Result, metric: Metric) -> dict[str, float]:
-    """Query → by how much it got better, of those that both sides have a score for."""
+    """Query → by how much it got better, for queries with a score on both sides."""
     before, after = baseline.score(metric), candidate.score(metric)
     sign = 1.0 if metric.direction == "higher" else -1.0
     shared = ((q, before[q], after[q]) for q in before if q in after and q not in baseline.missing)
@@ -90,7 +90,7 @@ def _kind(delta: float, same: bool) -> Kind | None:
 
 
 def _same_lists(baseline: Result, candidate: Result, queries: list[str]) -> list[bool]:
-    """Of which queries both sides have the same first hits in the same order."""
+    """Whether both sides have the same first hits in the same order, for each query."""
     differ = other_lists(baseline, candidate, _places(baseline, queries), _places(candidate, queries), DEPTH)
     if differ is not None:
         return (~differ).tolist()  # type: ignore[no-any-return]

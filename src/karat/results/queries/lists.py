@@ -1,4 +1,4 @@
-"""The first hits of some queries, in the order that was judged: kept during the pass, or read again by their place."""
+"""The first hits of some queries, in judged order: kept during the pass, or read again from the run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ListedHit(msgspec.Struct, frozen=True):
 
 
 class ListReader(Bulk, frozen=True):
-    """Where the hits of one system can be looked at after the pass."""
+    """Reads the hits of one system after the pass."""
 
     run: Run
     system: str
@@ -44,7 +44,7 @@ class ListReader(Bulk, frozen=True):
         """These queries with their first hits, some at a time."""
         wanted = set(queries)
         if depth <= self.depth and (self.texts or not texts):
-            # Filters and repeats were settled during the pass, and ranks are places.
+            # Filters and duplicates were handled during the pass.
             rules = self.rules.replace(min_score=None, top_k=None, no_future=False)
             slices: Iterable[Hits] = self.kept
         else:

@@ -1,4 +1,4 @@
-"""What a person is shown of a query: its gold and its hits, with their texts and the words that they share with it."""
+"""A query for display: its gold and its hits, with their texts and the words that they share with it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GOLD = 20  # items shown of a query that has very many
 Mark = Literal["hit", "miss", "unjudged"]
 _WORD = re.compile(r"\w+")
 _BEFORE = 40  # characters shown before the first shared word of a passage that is cut
-# Stop words where the package that knows those of all languages is not installed.
+# Stop words if the package with those of all languages is not installed.
 _COMMON = frozenset(
     [
         "a",
@@ -108,19 +108,18 @@ _COMMON = frozenset(
         "your",
     ]
 )
-_NEAR = 10  # characters within which a word begins, in most scripts that part words
+_NEAR = 10  # characters within which a word begins, in most scripts with spaces
 
 
 class MarkedText(msgspec.Struct, frozen=True):
-    """A text, or a part of it, with the places (from, to) of the words that the query has too."""
+    """A text, or a part of it, with the places (from, to) of the words that are also in the query."""
 
     text: str
     marks: list[tuple[int, int]] = []
 
 
 def shared_words(query: str, text: str, language: str | None, length: int) -> MarkedText:
-    """The passage, at most `length` characters of it, where most of the words are that the query has. Stop words are
-    not among them.
+    """At most `length` characters of the text, where most words are shared with the query. Stop words do not count.
 
     >>> shared_words("refund window", "Within the refund windows of 90 days", "en", 30)
     MarkedText(text='Within the refund windows of …', marks=[(11, 17), (18, 25)])
@@ -132,7 +131,7 @@ def shared_words(query: str, text: str, language: str | None, length: int) -> Ma
 
 
 def cut(passage: MarkedText, length: int) -> MarkedText:
-    """At most so many characters of a passage, those where most of its marks are.
+    """At most `length` characters of a passage, where most of its marks are.
 
     >>> cut(MarkedText("All fees apply. A wire has fees of 2 %.", [(4, 8), (18, 22), (27, 31)]), 20)
     MarkedText(text='…A wire has fees of…', marks=[(3, 7), (12, 16)])
@@ -149,7 +148,7 @@ def cut(passage: MarkedText, length: int) -> MarkedText:
 
 
 def _start(passage: MarkedText, length: int) -> int:
-    """A little before the marks that stand closest together; the beginning where as many are there."""
+    """A little before the densest marks; 0 if the beginning has as many."""
     before = min(_BEFORE, length // 4)
     ends = [end for _, end in passage.marks]
     together = [bisect_right(ends, start - before + length) - i for i, (start, _) in enumerate(passage.marks)]
@@ -160,13 +159,13 @@ def _start(passage: MarkedText, length: int) -> int:
 
 
 def _at_a_word(text: str, start: int) -> int:
-    """The start of the next word, where one is near."""
+    """The start of the next word, if it is near."""
     space = text.find(" ", start - 1, start + _NEAR) if start else -1
     return start if space < 0 else space + 1
 
 
 class _Shared(dict[str, bool]):
-    """Word → whether the query has it too, found out once for all passages of a query."""
+    """Word → whether it is in the query, computed once for all passages of a query."""
 
     def __init__(self, query: str, language: str | None) -> None:
         self._language = language
@@ -182,10 +181,10 @@ _words_of = lru_cache(8)(_Shared)
 
 @lru_cache(1 << 16)  # the same words come again and again
 def _stems(text: str, language: str | None) -> list[str]:
-    """Of query and passage alike without what a query says nothing by, such as "what do you"."""
+    """Stems of a query or passage, without filler words such as "what do you"."""
     try:
         return words(text, language, asked=True)
-    except MissingExtra:  # without a stemmer the same word is the same word
+    except MissingExtra:  # no stemmer: whole words
         return [word for word in _WORD.findall(fold(text)) if word not in _COMMON]
 
 
@@ -201,7 +200,7 @@ class ShownHit(msgspec.Struct, frozen=True):
 
 
 class ShownGold(msgspec.Struct, frozen=True):
-    """What should have been found, and where it stands."""
+    """An item that should have been found, and its rank."""
 
     id: str
     grade: float
@@ -210,7 +209,7 @@ class ShownGold(msgspec.Struct, frozen=True):
 
 
 class Texts:
-    """Texts by id: of the corpus, else of the hits that were read."""
+    """Texts by id, from the hits that were read or from the corpus."""
 
     def __init__(self, corpus: Corpus | None, lists: dict[str, list[ListedHit]], rule: DocRule) -> None:
         self.corpus, self.rule = corpus, rule
@@ -234,7 +233,7 @@ class Texts:
 
 
 class Passages:
-    """Hits and gold of one query, with the words that they share with it; with a length of 0 without texts."""
+    """Hits and gold of one query, with the words that they share with it. With length 0, without texts."""
 
     def __init__(self, gold: Gold, row: int, texts: Texts, length: int) -> None:
         self.gold, self.row, self.texts, self.length = gold, row, texts, length
@@ -245,11 +244,11 @@ class Passages:
         return ShownHit(hit.rank, hit.id, mark, hit.grade, hit.score, self._passage(hit.text or self.texts.of(hit.id)))
 
     def about(self, hits: list[ListedHit]) -> dict[str, Any]:
-        """Words and tags of the query, and what should be found, best grades first, with its place among the hits."""
+        """Text and tags of the query, and its gold, best grades first, with ranks among the hits."""
         gold, row = self.gold, self.row
         items = [i for i in range(*gold.offsets[row : row + 2].tolist()) if gold.grades[i] > 0]
         items.sort(key=lambda i: -gold.grades[i])
-        # Id or document → the first place where it stands.
+        # Id or document → its first rank.
         ranks = {name: hit.rank for hit in reversed(hits) for name in (hit.doc, hit.id)}
         names = [(gold.ids[i], float(gold.grades[i])) for i in items[:_GOLD]]
         tags = {name: attribute(gold, name)[row] for name in gold.tags}
@@ -269,5 +268,5 @@ def _tag(value: Any) -> str:
 
 
 def passage_length(lines: int) -> int:
-    """How many characters of each of so many passages are shown, so that all together stay readable."""
+    """How many characters of each of `lines` passages to show, so that the whole stays readable."""
     return min(max(_ALL // max(lines, 1), _SHORT), _TEXT)

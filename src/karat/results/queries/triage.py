@@ -1,4 +1,4 @@
-"""Triage: the queries that failed, with what should have been found, what was, and what plain word search finds."""
+"""Triage: the queries that failed, with what should have been found, what was found, and what BM25 finds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MISSED, LOSS = f"recall@{DEPTH}", f"ndcg@{DEPTH}"
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One query that failed; or one that did not, where all were asked for."""
+    """One query that failed, or one that did not, if all were requested."""
 
     query_id: str
     query: str | None
@@ -39,10 +39,10 @@ class Case(msgspec.Struct, frozen=True):
     scores: dict[str, float | None]
     tags: dict[str, str]
     gold: list[ShownGold]  # best grades first
-    gold_items: int  # relevant items in all
+    gold_items: int  # relevant items in total
     hits: list[ShownHit]
-    bm25: list[ShownHit] | None = None  # what word search finds in the corpus; null: no corpus, or in brief
-    bm25_relevant: int | None = None  # how many of the first ten that it finds are relevant; null: no corpus
+    bm25: list[ShownHit] | None = None  # what BM25 finds in the corpus; null: no corpus, or a brief case
+    bm25_relevant: int | None = None  # relevant hits in BM25's top ten; null: no corpus
     lost: dict[str, int] = {}  # stage → relevant items that it lost, as in the waterfall
 
     def __repr__(self) -> str:
@@ -53,18 +53,18 @@ class Triage(SavedOfSystem, frozen=True, kw_only=True):
     """What `karat eval triage` saves."""
 
     schema: Literal["karat/triage/1"] = "karat/triage/1"
-    queries: int  # that have something to find
-    nothing_found: int  # queries without a single relevant hit among the first ten
-    losing: int  # queries that fall short of what the gold allows, besides
-    k: int  # `lost` speaks of the top k
+    queries: int  # with relevant items
+    nothing_found: int  # queries without a relevant hit in the top ten
+    losing: int  # other queries that score below their ceiling
+    k: int  # `lost` is about the top k
     cases: list[Case]
-    brief: int = 0  # of the cases, those after the worst: without the list of word search
-    sampled: int = 0  # of the brief ones, those at the end: not the worst, but any of the others
+    brief: int = 0  # number of brief cases after the worst, without BM25's list
+    sampled: int = 0  # number of brief cases at the end that are a random sample of the rest
     notes: list[str]
 
 
 def triage_need(setup: Setup) -> Need:
-    """For `triage`."""
+    """What `triage` needs."""
     waterfall = Waterfall().need(setup)
     return replace(waterfall, metrics=[MISSED, LOSS], lists=DEPTH, texts=True)
 
@@ -72,14 +72,14 @@ def triage_need(setup: Setup) -> Need:
 def triage(
     result: Result, most: int = 20, *, brief: int = 0, sample: int = 0, letters: int | None = None, good: bool = False
 ) -> Triage:
-    """The failed queries of a result, worst first: those with recall@10 of 0, then the greatest losses of nDCG@10.
+    """The failed queries of a result, worst first: those with recall@10 of 0, then the biggest losses of nDCG@10.
 
-    `brief`: so many more follow without the list of word search; `sample`: of those that are left out then, so many are
-    shown after all, drawn by the seed of the result. `letters`: of each text at most; else as many as can be read.
-    `good`: the queries that lost nothing come last.
+    `brief`: how many more to show without BM25's list. `sample`: how many of the rest to sample, by the result's seed.
+    `letters`: maximum characters per text; default: as many as stay readable. `good`: also show queries that lost
+    nothing, last.
     """
     if result.lists is None:
-        raise ConfigError("a saved result keeps no hits to look at", code="no-hits-kept", hint="give the run itself")
+        raise ConfigError("a saved result has no hits to show", code="no-hits-kept", hint="use the run itself")
     if most < 1:
         raise ConfigError("nothing to show", expected="1 or more queries", got=most)
     measured = result.measure([MISSED, LOSS])
@@ -103,8 +103,8 @@ def triage(
 
 
 def _failed(result: Result) -> tuple[list[int], list[int], list[int]]:
-    """Places of the queries that found nothing, in the gold's order, of those that lost most, worst first, and of
-    those that lost nothing."""
+    """Places of the queries that found nothing, in gold order; of those that lost something, worst first; and of those
+    that lost nothing."""
     recall, short = result.values[MISSED], _short(result)
     losing = np.flatnonzero((recall > 0) & (short > 0))
     worst_first = losing[np.argsort(-short[losing], kind="stable")]
@@ -113,7 +113,7 @@ def _failed(result: Result) -> tuple[list[int], list[int], list[int]]:
 
 
 def _short(result: Result) -> Floats:
-    """By how much each query falls short of what the gold allows; 0 where by nothing but rounding."""
+    """How far each query is below its ceiling, without rounding errors."""
     short = np.nan_to_num(result.ceilings[LOSS] - result.values[LOSS])
     return np.where(short > 1e-9, short, 0.0)
 
@@ -126,7 +126,7 @@ def sample_of(places: list[int], size: int, seed: int) -> list[int]:
 
 
 class _CaseMaker:
-    """Turns places of a result into cases; lists and BM25 are read once for all of them."""
+    """Makes cases from places of a result. Lists and BM25 are read once for all of them."""
 
     def __init__(
         self, result: Result, full: Sequence[int], short: Sequence[int], notes: list[str], letters: int | None
@@ -162,7 +162,7 @@ class _CaseMaker:
         return "loss" if self.short[place] else "nothing lost"
 
     def _searched(self, row: int) -> list[ListedHit] | None:
-        """What word search finds for a query; None where it cannot be asked."""
+        """What BM25 finds for a query; None if it is not available."""
         query, language = self.gold.text(row), language_of(self.gold, row)
         if self.search is None or query is None:
             return None
@@ -176,11 +176,11 @@ class _CaseMaker:
 
 
 def _word_search(corpus: Corpus | None, notes: list[str]) -> BM25 | None:
-    """BM25 over the corpus; where the package for it is not installed, that is said and the rest is shown."""
+    """BM25 over the corpus; None with a note if its package is not installed."""
     if corpus is None:
         return None
     try:
         return word_search(corpus)
     except MissingExtra as error:
-        notes.append(f"no word search beside the hits: {error}")
+        notes.append(f"no BM25 results: {error}")
         return None

@@ -1,6 +1,6 @@
-"""The debugging playbook as a table of rules over one result. A new rule is one more entry in a file here.
+"""The debugging playbook as a table of rules over one result. To add a rule, add an entry in a file here.
 
-Order matters twice: it is the order in which findings are told, and `unless` looks at those told before.
+The order matters: findings are reported in this order, and `unless` looks at earlier findings.
 """
 
 from __future__ import annotations

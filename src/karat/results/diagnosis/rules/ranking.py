@@ -1,4 +1,4 @@
-"""Whether the numbers can be trusted; what was found, and how far up it stands."""
+"""Rules on whether the numbers can be trusted, what was found, and how high it ranks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ rule = TABLE.rule
 
 
 @rule(
-    "Plain word search (BM25) finds more than this system.",
-    "use BM25 until the system beats it, alone or together with it (hybrid)",
-    "check how queries and passages are embedded: the right model, prefixes, language, texts that were cut off",
-    "check that the index holds every chunk of the corpus",
+    "Plain keyword search (BM25) finds more than this system.",
+    "use BM25, alone or together with the system (hybrid), until the system beats it",
+    "check how queries and passages are embedded: the right model, prefixes, language, truncated texts",
+    "check that the index contains every chunk of the corpus",
 )
 def loses_to_bm25(e: Evidence) -> Iterator[Proof]:
-    """Recall@5 of BM25 on the same queries is higher, beyond noise (needs a corpus or a BM25 run)."""
+    """BM25 has a higher recall@5 on the same queries, beyond noise (needs a corpus or a BM25 run)."""
     if "recall@5" not in e.bm25:
         raise MissingEvidence("bm25")
     gap = e.estimate("recall@5 of BM25 − recall@5", e.bm25["recall@5"] - e.column("recall@5"), DIFFERENCE)
@@ -32,38 +32,38 @@ def loses_to_bm25(e: Evidence) -> Iterator[Proof]:
         recall, other = e.score("recall@5"), e.estimate("recall@5 of BM25", e.bm25["recall@5"])
         yield Proof(
             sure,
-            f"recall@5 is {share_of(recall)}, that of BM25 {share_of(other)}: {points_of(gap)} more, query by query.",
+            f"recall@5 is {share_of(recall)}. BM25 reaches {share_of(other)}, {points_of(gap)} more, query by query.",
             [recall.number, other.number, gap.number],
         )
 
 
 @rule(
-    "Labels point at chunks that no longer exist: the corpus was cut in another way.",
-    "do not read this as a worse retriever: scores by document (`--by-document`) still tell",
-    "score with the corpus that the gold set was made for, or label anew",
-    "label passages (`doc_id` with `quote`, or with `start` and `end`): they outlive every chunking",
+    "Labels point at chunks that no longer exist: the corpus was chunked differently.",
+    "do not blame the retriever: scores by document (`--by-document`) are still valid",
+    "score with the corpus that the gold set was made for, or label again",
+    "label passages (`doc_id` with `quote`, or with `start` and `end`): they survive rechunking",
 )
 def labels_gone(e: Evidence) -> Iterator[Proof]:
-    """More than 5% of the chunks that the gold set names, and at least 5, are not in the corpus or have lost the quote
-    beside their id, while their documents are there (a count, not an estimate; needs the corpus)."""
+    """More than 5% of the chunks in the gold set, and at least 5, are not in the corpus or no longer contain their
+    quote, while their documents are in the corpus (a count, not an estimate; needs the corpus)."""
     if e.labels is None:
         raise MissingEvidence("labels")
     if e.labels.rechunked:
         named, gone = e.labels.chunks.count, e.labels.chunks.moved + e.labels.changed
         such = [*e.labels.chunks.examples, *e.labels.changed_examples]
-        said = f"Of {named:,} chunks that the gold set names, {gone:,} are gone or changed, such as {enumerated(such)}."
+        said = f"{gone:,} of the {named:,} chunks in the gold set are gone or changed, such as {enumerated(such)}."
         yield Proof(2, said, [Number("chunks named", named), Number("chunks gone or changed", gone)])
 
 
 @rule(
-    "Drawing items blindly would find more than this system does.",
+    "Drawing items at random would find more than this system.",
     "check that the ids of the run and of the gold set mean the same items",
     "check that the run was made with this corpus and these queries",
-    "look at the worst queries: is the order upside down, or are the lists of other queries?",
+    "look at the worst queries: is the order reversed, or do the lists belong to other queries?",
     unless=("labels_gone",),
 )
 def worse_than_random(e: Evidence) -> Iterator[Proof]:
-    """Recall@5 lies below the random floor (needs the corpus, or its size where gold names chunks)."""
+    """Recall@5 is below the random floor (needs the corpus, or its size if the gold set has chunk ids)."""
     if "recall@5" not in e.floors:
         raise MissingEvidence("floor")
     floors = e.floors["recall@5"]
@@ -73,20 +73,20 @@ def worse_than_random(e: Evidence) -> Iterator[Proof]:
         chance = float(np.nanmean(floors))
         yield Proof(
             sure,
-            f"recall@5 is {share_of(recall)}; blind draws from {e.corpus_size:,} items would give {percent(chance)}.",
+            f"recall@5 is {share_of(recall)}; random draws from {e.corpus_size:,} items would give {percent(chance)}.",
             [recall.number, Number("random floor", chance), gap.number],
         )
 
 
 @rule(
-    "This system is no better than drawing items blindly.",
+    "This system is no better than drawing items at random.",
     "check that the ids of the run and of the gold set mean the same items",
     "check that the run was made with this corpus and these queries",
     "check that queries and passages are embedded by the same model",
     unless=("labels_gone", "worse_than_random"),
 )
 def no_better_than_random(e: Evidence) -> Iterator[Proof]:
-    """Recall@5 is surely less than 2 points above the random floor k/N (needs the size of the corpus)."""
+    """Recall@5 is less than 2 points above the random floor k/N, beyond noise (needs the size of the corpus)."""
     if "recall@5" not in e.floors:
         raise MissingEvidence("floor")
     floors = e.floors["recall@5"]
@@ -97,7 +97,7 @@ def no_better_than_random(e: Evidence) -> Iterator[Proof]:
     recall = e.score("recall@5")
     yield Proof(
         sure,
-        f"recall@5 is {share_of(recall)}; blind draws from {e.corpus_size:,} items would give {percent(chance)}.",
+        f"recall@5 is {share_of(recall)}; random draws from {e.corpus_size:,} items would give {percent(chance)}.",
         [recall.number, Number("random floor", chance), gap.number],
     )
 
@@ -105,12 +105,12 @@ def no_better_than_random(e: Evidence) -> Iterator[Proof]:
 @rule(
     "Many queries got fewer than five hits.",
     "look at the audit: missing, failed and empty queries count as not found",
-    "check filters and score thresholds that cut hits away",
+    "check filters and score thresholds that remove hits",
 )
 def short_lists(e: Evidence) -> Iterator[Proof]:
-    """More than 5% of the queries got fewer than 5 hits although other lists are longer."""
+    """More than 5% of the queries got fewer than 5 hits, while other queries got more."""
     if e.depths.max(initial=0) < 5:
-        return  # the system was asked for fewer
+        return  # fewer than 5 were requested
     short = e.estimate("share of queries with fewer than 5 hits", (e.depths < 5).astype(np.float64))
     if sure := short.above(at.SHORT_LISTS):
         none = int((e.depths == 0).sum())
@@ -122,36 +122,36 @@ def short_lists(e: Evidence) -> Iterator[Proof]:
 
 
 @rule(
-    "The same hit stands in a list several times and takes the place of others.",
-    "remove repeats before the list is cut to k, after merging the results of several searches above all",
+    "The same hit appears several times in a list and takes the place of others.",
+    "remove duplicates before cutting the list to k, especially after merging several searches",
 )
 def repeated_hits(e: Evidence) -> Iterator[Proof]:
     """More than 1% of all hits are repeats of a hit in the same list (a count, not an estimate)."""
     total = e.repeats + int(e.depths.sum())
     if total and e.repeats / total > at.REPEATED:
-        said = f"{e.repeats:,} of {total:,} hits are repeats. They were left out of all scores."
+        said = f"{e.repeats:,} of {total:,} hits are repeats. They are left out of all scores."
         yield Proof(2, said, [Number("repeated hits", e.repeats), Number("hits", total)])
 
 
 @rule(
     "Many of the hits were never judged, so the scores may be too low.",
-    "read recall, precision and nDCG as lower bounds: a hit without a judgement counts as wrong",
-    "have the unjudged hits of the top 5 judged and add them to the gold set",
+    "read recall, precision and nDCG as lower bounds: an unjudged hit counts as wrong",
+    "label the unjudged hits in the top 5 and add them to the gold set",
 )
 def unjudged(e: Evidence) -> Iterator[Proof]:
-    """Judged@5 is below 80%, in a gold set that also says of some items that they are not relevant."""
+    """Judged@5 is below 80%, in a gold set that also marks some items as not relevant."""
     if not e.wrong_hits_judged:
-        return  # whoever lists the relevant items alone means that all others are not
+        return  # a gold set that lists only relevant items means that all others are not
     judged = e.score("judged@5")
     if sure := judged.below(at.UNJUDGED):
-        yield Proof(sure, f"The gold set knows {share_of(judged)} of the hits in the top 5.", [judged.number])
+        yield Proof(sure, f"The gold set judges {share_of(judged)} of the hits in the top 5.", [judged.number])
 
 
 @rule(
     "The right documents are found, but not the right passages in them.",
-    "check whether the chunker cuts answers in two: try larger chunks, more overlap, or cuts at headings",
-    "fetch the neighbours of a found chunk, or find documents first and then passages inside them",
-    "put title and headings into every chunk",
+    "check whether the chunker splits answers: try larger chunks, more overlap, or splitting at headings",
+    "fetch the neighbours of a found chunk, or find documents first and then passages in them",
+    "add title and headings to every chunk",
     unless=("labels_gone", "worse_than_random"),
 )
 def chunking(e: Evidence) -> Iterator[Proof]:
@@ -166,16 +166,16 @@ def chunking(e: Evidence) -> Iterator[Proof]:
 
 
 @rule(
-    "Much of what should be found is not in the lists at all.",
+    "Many relevant items are not in the lists at all.",
     "check that the missing items are in the index",
-    "search by words and by meaning together (hybrid), or try another embedding model",
+    "combine keyword and vector search (hybrid), or try another embedding model",
     "rewrite or expand the queries with the words that the documents use",
-    "look at missed queries beside their gold: are words missing, or were passages cut apart?",
+    "compare missed queries with their gold: do they use other words, or were passages split?",
     unless=("labels_gone", "worse_than_random", "chunking"),
 )
 def not_found(e: Evidence) -> Iterator[Proof]:
-    """Recall at the depth of the lists is low: below 70%, or 60% where they are five deep. Where the log keeps the
-    lists before reranking, theirs decides."""
+    """Recall at the depth of the lists is low: below 70%, or 60% for lists of five. If the log has the lists before
+    reranking, their recall decides."""
     deeper = _raw_recall(e)
     if deeper is not None:
         if sure := deeper.below(at.LOW_RECALL[50]):
@@ -197,8 +197,8 @@ def not_found(e: Evidence) -> Iterator[Proof]:
 
 
 def _raw_recall(e: Evidence) -> LazyInterval | None:
-    """Recall of the lists before reranking, as deep as they go, where the log keeps some that are deeper than the final
-    ones."""
+    """Recall of the lists before reranking at their full depth, if the log has them and they are deeper than the final
+    lists."""
     reranked = e.analyses().get("reranker")
     if reranked is None or reranked.raw_depth <= e.depth:
         return None
@@ -207,26 +207,23 @@ def _raw_recall(e: Evidence) -> LazyInterval | None:
 
 
 def _as_deep_as_looked(e: Evidence, proof: Proof) -> Proof:
-    """Of short lists it is certain that something is missing, not that the search lost it and not the order."""
+    """Weaken a proof from short lists: items are missing, but search or ranking may be the cause."""
     if e.depth >= at.DEEP_ENOUGH:
         return proof
     said = f"{proof.evidence} The lists end after {e.depth} hits; the rest may be further down."
-    first = (
-        "log deeper lists (50 hits, as `raw` where the final ones must be short): they tell whether search or order is "
-        "to blame"
-    )
+    first = "log deeper lists (50 hits, as `raw` if the final ones must be short) to see whether search or order fails"
     return replace(proof, sure=1, evidence=said, first_try=(first,))
 
 
 @rule(
     "Right items are found, but too far down to be among the first five.",
     "rerank the whole list, not only its top, for example with a cross-encoder",
-    "if there is a reranker already, test it alone: it may push right items down",
+    "if there already is a reranker, test it alone: it may push right items down",
     "pass on more than five hits, if the budget allows",
     unless=("worse_than_random",),
 )
 def too_far_down(e: Evidence) -> Iterator[Proof]:
-    """Recall@5 is not yet good (below 80%) and a perfect order of the whole list would win more than 10 points."""
+    """Recall@5 is not good (below 80%), and a perfect order of the whole list would gain more than 10 points."""
     if e.depth == 5:
         return
     now, best = e.reach("recall@5"), e.estimate(f"recall@5 / ceiling, best order of {e.depth}", e.reordered(e.depth))
@@ -242,7 +239,7 @@ def too_far_down(e: Evidence) -> Iterator[Proof]:
 @rule(
     "The right items are among the first five, but not at the top.",
     "rerank the first hits with a cross-encoder",
-    "tune the scoring: weights of title and text, BM25's parameters, the embedding model",
+    "tune the scoring: weights of title and text, BM25 parameters, the embedding model",
     "expand the queries with the words that the documents use",
 )
 def buried(e: Evidence) -> Iterator[Proof]:
@@ -254,37 +251,37 @@ def buried(e: Evidence) -> Iterator[Proof]:
         first = e.reach("recall@1")
         said = (
             f"{_said(e, 'recall@5', recall)}, but only {_said(e, 'recall@1', first)}; "
-            f"MRR is {decimal_of(mrr)} and nDCG@5 {decimal_of(ndcg)}, where 1 means right from the top."
+            f"MRR is {decimal_of(mrr)} and nDCG@5 is {decimal_of(ndcg)} (1 is perfect)."
         )
         yield Proof(sure, said, [recall.number, first.number, mrr.number, ndcg.number, cost.number])
 
 
 @rule(
-    "The right items are there, with many wrong ones between them.",
+    "The right items are found, but many wrong ones are mixed in.",
     "rerank the first hits with a cross-encoder",
-    "ask for words that must occur, or cut hits under a score",
+    "require certain words, or drop hits below a minimum score",
     "prefer hits from documents that are not in the list yet",
     unless=("buried",),
 )
 def clutter(e: Evidence) -> Iterator[Proof]:
-    """Of queries with several relevant items: recall@5 is good (above 80%), but of the first R hits, R being the number
-    of relevant items, fewer than 60% are right. Precision@5 itself cannot tell: few relevant items keep it low."""
+    """For queries with several relevant items, recall@5 is good (above 80%), but fewer than 60% of the first R hits are
+    right, where R is the number of relevant items. Precision@5 cannot show this: few relevant items keep it low."""
     several = e.ceiling("precision@5") >= 2 / 5
     recall, clean = e.reach("recall@5", several), e.score("rprecision", several)
     if sure := min(recall.above(at.GOOD_RECALL_AT_5), clean.below(at.LOW_PRECISION)):
         precision = e.score("precision@5", several)
         most = float(np.mean(e.ceiling("precision@5")[several]))
         said = (
-            f"Over the queries with two or more right items, {_said(e, 'recall@5', recall, several)}. Yet of the first "
-            f"hits, taking as many as there are right items, only {share_of(clean)} are right (rprecision); "
-            f"precision@5 is {share_of(precision)}, where {percent(most)} is possible."
+            f"For queries with two or more right items, {_said(e, 'recall@5', recall, several)}. But of the first R "
+            f"hits, where R is the number of right items, only {share_of(clean)} are right (rprecision). "
+            f"precision@5 is {share_of(precision)}; at most {percent(most)} is possible."
         )
         yield Proof(sure, said, [recall.number, clean.number, precision.number])
 
 
 @rule(
-    "The first hit is usually right, but the rest of what is needed is missing.",
-    "fine where one hit answers the question; where several are needed, raise k or add a second search",
+    "The first hit is usually right, but other relevant items are missing.",
+    "this is fine if one hit answers the question; if several are needed, raise k or add a second search",
     "prefer hits that add something new over hits that repeat the first",
     unless=("chunking", "not_found", "too_far_down"),
 )
@@ -292,30 +289,30 @@ def first_hit_only(e: Evidence) -> Iterator[Proof]:
     """MRR is high (above 0.70), recall@5 is not good (below 80%), and nothing above explains it."""
     mrr, recall = e.score("mrr"), e.reach("recall@5")
     if sure := min(mrr.above(at.HIGH_MRR), recall.below(at.GOOD_RECALL_AT_5)):
-        said = f"MRR is {decimal_of(mrr)}, where 1 means that every first hit is right; {_said(e, 'recall@5', recall)}."
+        said = f"MRR is {decimal_of(mrr)} (1: every first hit is right), but {_said(e, 'recall@5', recall)}."
         yield Proof(sure, said, [mrr.number, recall.number])
 
 
 @rule(
     "The first five hits come from few documents, while right items are missing.",
-    "allow only one or two hits from the same document, or give a bonus to new documents",
-    "check whether the corpus holds the same text several times, such as old versions",
+    "allow only one or two hits per document, or give a bonus to new documents",
+    "check whether the corpus contains the same text several times, such as old versions",
 )
 def same_documents(e: Evidence) -> Iterator[Proof]:
-    """More than 40% of the top 5 are further hits from a document already there, and recall@5 is not good."""
+    """More than 40% of the top 5 come from a document that is already in the list, and recall@5 is not good."""
     hits = np.where(e.depths > 0, np.minimum(e.depths, 5), np.nan)
     redundancy = e.estimate("redundancy(by=returned)@5", 1 - e.column("distinct_docs@5") / hits)
     recall = e.reach("recall@5")
     if sure := min(redundancy.above(at.REDUNDANT), recall.below(at.GOOD_RECALL_AT_5)):
         said = (
-            f"{share_of(redundancy)} of the top 5 come from a document that is there already; "
+            f"{share_of(redundancy)} of the top 5 come from a document that is already in the list; "
             f"{_said(e, 'recall@5', recall)}."
         )
         yield Proof(sure, said, [redundancy.number, recall.number])
 
 
 def _said(e: Evidence, name: str, reach: LazyInterval, of: Bools | None = None) -> str:
-    """`37% of the right items are among the first 5 hits (recall@5)`, and where not all of them fit there, how many of
+    """`37% of the right items are among the first 5 hits (recall@5)`; if not all of them fit there, also the share of
     those that do."""
     k = name.rpartition("@")[2]
     what, how = ("documents", " by document") if "level=doc" in name else ("items", "")
