@@ -1,4 +1,4 @@
-# Two commands are all a newcomer needs: `make demo` and `make test`. Both set up what they need in .venv.
+# To start, run `make demo` or `make test`. Both set up what they need in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
@@ -7,7 +7,7 @@ SET_UP := pyproject.toml constraints.txt
 
 .PHONY: demo demo-one demo-two test golden native fuzz fuzz-native browser java check docs bench runs clean
 
-# The whole loop on the demo set: run two retrievers, score, compare, judge. Each command is shown, then what it prints.
+# The whole loop on the demo set: run two retrievers, score, compare, judge. Prints each command before its output.
 SET := examples/helpdesk
 SEARCHED := --queries $(SET)/gold.jsonl --corpus $(SET)/corpus.jsonl
 define show
@@ -24,7 +24,7 @@ demo: .venv/.demo
 demo-one:
 	$(call show,run bm25 $(SEARCHED) -o out/bm25.jsonl)
 	$(call show,eval out/bm25.jsonl --gold $(SET)/gold.jsonl --corpus $(SET)/corpus.jsonl --brief -o out/report.html)
-	$(call show,sweep out/bm25.jsonl --gold $(SET)/gold.jsonl)
+	$(call show,eval sweep out/bm25.jsonl --gold $(SET)/gold.jsonl)
 	@echo; echo 'Open it in a browser: file://$(CURDIR)/out/report.html'
 
 demo-two:
@@ -36,29 +36,29 @@ demo-two:
 	-o out/verdict.html) || [ $$? = 1 ]
 	@echo; echo 'Open them in a browser: file://$(CURDIR)/out/report.html file://$(CURDIR)/out/verdict.html'
 
-# Tests of one file run in one process, and so do files that share something expensive: tests/support/scheduling.py.
+# Tests of one file run in one process, and so do files that share expensive resources: tests/support/scheduling.py.
 test: .venv/.frameworks native browser java
 	KARAT_REQUIRE_FRAMEWORKS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
-# What is printed, shown and written, as it is now: read the difference before you commit it.
+# Update the golden files (all output texts). Read the difference before you commit it.
 golden: .venv/.frameworks
 	KARAT_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -n auto --dist loadfile \
 	$$(grep -rlE --include='test_*.py' 'from golden import|KARAT_UPDATE_GOLDEN' tests)
 
-# The native reader, compiled anew; without a C compiler Karat reads with msgspec and polars alone.
+# Compile the native reader. Without a C compiler, Karat reads with msgspec and polars only.
 native: .venv/.core
-	@$(BIN)/python -m karat.data.native.build || echo 'No native reader: everything works, and reading is slower.'
+	@$(BIN)/python -m karat.data.native.build || echo 'No native reader: everything works, but reading is slower.'
 
-# Damaged input for every reader, history file and endpoint: FUZZ_SECONDS for each. What fails is kept in tests/fuzz/.
+# Feed damaged input to every reader, history file and endpoint, FUZZ_SECONDS each. Failing inputs are kept in tests/fuzz/.
 FUZZ_SECONDS := 20
 fuzz: .venv/.test fuzz-native
 	$(BIN)/python tests/support/fuzz.py --seconds $(FUZZ_SECONDS) --seed $$(date +%s)
 
-# The native reader under AddressSanitizer and UBSan, fed with damaged files. `make test` has a short run of it.
+# Run the native reader under AddressSanitizer and UBSan on damaged files. `make test` includes a short run.
 fuzz-native: .venv/.test
 	$(BIN)/python tests/support/fuzz_native.py --seconds 300
 
-# Pages are tested in Debian's chromium: installed where that is allowed, elsewhere those tests are skipped.
+# Pages are tested in Debian's chromium. If it cannot be installed, those tests are skipped.
 BROWSERS := chromium chromium-browser google-chrome
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 browser:
@@ -67,7 +67,7 @@ browser:
 	$(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core || \
 	echo 'No browser: tests that need one are skipped. Install chromium to run them.'
 
-# Spark is tested with Java 17 or 21: installed where that is allowed, elsewhere those tests are skipped.
+# Spark is tested with Java 17 or 21. If it cannot be installed, those tests are skipped.
 java:
 	@command -v java >/dev/null && exit 0; \
 	command -v apt-get >/dev/null && echo 'Installing Java from Debian: about 50 MB to download.' && \
@@ -80,13 +80,13 @@ check: .venv/.check
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/architecture
 
-# Everything in docs/ and the package that is generated from code; a test fails when it is out of date.
+# Everything in docs/ and the package that is generated from code. A test fails if it is out of date.
 docs: .venv/.core
 	$(BIN)/karat metrics --markdown > docs/metrics.md
 	$(BIN)/python -m karat.results.diagnosis docs/diagnosis.md
 	$(BIN)/python -m karat.schemas
 
-# The demo set's run logs, made anew by real retrievers.
+# Make the demo set's run logs again with real retrievers.
 runs: .venv/.test
 	$(BIN)/python examples/helpdesk/make_runs.py
 
@@ -126,7 +126,7 @@ clean:
 	$(PIP) --editable '.[test]'
 	@touch $@ .venv/.demo .venv/.core
 
-# What retrievers of other libraries are tested with; a group of its own, for it is large.
+# Libraries for the tests of framework retrievers; a separate group because it is large.
 .venv/.frameworks: .venv/.test
 	@echo 'Installing LangChain, LlamaIndex, Haystack and sentence-transformers with torch: up to 2.6 GB more to download.'
 	$(PIP) --editable '.[test,test-frameworks]'

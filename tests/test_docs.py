@@ -92,10 +92,10 @@ def test_the_demo_without_static_embeddings_runs_bm25_and_says_so(tmp_path: Path
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "wordllama" in done.stdout
-    assert [line.split()[2] for line in done.stdout.splitlines() if line.startswith("$ karat")] == [
-        "run",
-        "eval",
-        "sweep",
+    assert [line.split()[2:4] for line in done.stdout.splitlines() if line.startswith("$ karat")] == [
+        ["run", "bm25"],
+        ["eval", "out/bm25.jsonl"],
+        ["eval", "sweep"],
     ]
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"bm25.jsonl", "report.html"}
 

@@ -27,7 +27,7 @@ PROMISES: dict[str, str] = {
     ),
     "Fill in what only you know": f"{INIT}::test_what_it_writes_works_together",
     "| `KARAT` | what pip installs": f"{INSPECTS}::test_what_is_pinned_is_taken",
-    "| `RETRIEVER` | what `karat run` asks": f"{FILES}::test_the_workflow_asks_the_users_function",
+    "| `RETRIEVER` | what `karat run` calls": f"{FILES}::test_the_workflow_asks_the_users_function",
     "| `branches` | the branch": f"{INSPECTS}::test_the_default_branch_is_that_of_the_repository",
     "| `paths` | files whose changes": f"{INSPECTS}::test_paths_name_what_moves_the_result",
     "A Karat that was installed from a repository": (
@@ -37,7 +37,7 @@ PROMISES: dict[str, str] = {
     ),
     "Push to the default branch": f"{FILES}::test_the_workflow_from_main_to_a_pull_request",
     "To block merges": "",
-    "It installs Karat beside the job's Python": (
+    "The action installs Karat in its own environment": (
         f"{FILES}::test_the_action_leaves_the_jobs_python_alone "
         f"{FILES}::test_the_action_judges_and_keeps_the_exit_code_for_the_end"
     ),
@@ -63,7 +63,7 @@ PROMISES: dict[str, str] = {
     "Save a project access token": (
         f"{FILES}::test_the_gitlab_jobs {GITLAB}::test_a_job_token_cannot_comment_and_nothing_is_sent"
     ),
-    "The verdict stands in the comment, in the merge": f"{FILES}::test_the_gitlab_jobs",
+    "The verdict is in the comment, in the merge": f"{FILES}::test_the_gitlab_jobs",
     "Any result saved with": f"{FILES}::test_the_action_finds_the_criteria_and_takes_saved_results",
     "| an **artifact** of main": f"{FILES}::test_a_baseline_is_kept_for_90_days",
     "| a **file in the repository**": f"{FILES}::test_a_baseline_of_the_repository_is_taken_where_it_stands",
@@ -97,14 +97,16 @@ PROMISES: dict[str, str] = {
     ),
     "The action runs Python with `-I`": f"{FILES}::test_the_action_installs_karat_with_all_that_belongs_to_it",
     "A pull request from a fork runs": f"{FILES}::test_pull_requests_of_forks_get_no_comment",
-    "Karat brings a fixture": f"{PLUGIN}::test_what_may_ship_passes {PLUGIN}::test_the_name_stands_in_the_project_file",
+    "Karat provides a pytest fixture": (
+        f"{PLUGIN}::test_what_may_ship_passes {PLUGIN}::test_the_name_stands_in_the_project_file"
+    ),
     "`run` and `gold` are files, dicts": f"{PLUGIN}::test_what_may_ship_passes",
     "A gate that blocks fails the test": (
         f"{PLUGIN}::test_a_failure_is_the_verdict_and_nothing_else {PLUGIN}::test_what_cannot_be_judged_says_why "
         f"{PLUGIN}::test_criteria_of_the_project_are_found_and_a_warning_is_one"
     ),
-    "Under `pytest-xdist` as without": f"{PLUGIN}::test_several_workers_tell_the_same",
-    "`-p no:karat` leaves it out": f"{PLUGIN}::test_it_can_be_left_out",
+    "It works with `pytest-xdist`": f"{PLUGIN}::test_several_workers_tell_the_same",
+    "`-p no:karat` turns it off": f"{PLUGIN}::test_it_can_be_left_out",
     "`karat gate comment FILE` writes": (
         f"{COMMAND}::test_create_then_update {COMMENTS}::test_created_once_then_updated"
     ),
@@ -125,7 +127,7 @@ PROMISES: dict[str, str] = {
     "| the token may not comment |": (
         f"{GITHUB}::test_a_fork_gets_the_summary {GITLAB}::test_a_token_that_may_not_write_gets_the_log"
     ),
-    "`--service github|gitlab` and `--pull-request N` overrule": f"{COMMAND}::test_host_and_number_can_be_given",
+    "`--service github|gitlab` and `--pull-request N` override": f"{COMMAND}::test_host_and_number_can_be_given",
     "**Which comment.**": (
         f"{COMMENTS}::test_each_name_has_a_comment_of_its_own "
         f"{COMMENTS}::test_a_marker_in_somebody_elses_comment_is_not_trusted "
@@ -157,7 +159,7 @@ def parts() -> list[str]:
     return [part.strip() for part in found if part.strip()]
 
 
-HEADINGS = ("| in the workflow |", "| input |", "| output |", "| where it lives |", "| | GitHub | GitLab |")
+HEADINGS = ("| in the workflow |", "| input |", "| output |", "| where it is |", "| | GitHub | GitLab |")
 
 
 def test_every_part_of_the_page_is_listed() -> None:
