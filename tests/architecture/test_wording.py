@@ -174,3 +174,27 @@ def test_the_check_notices_a_sentence_in_a_table(tmp_path: Path) -> None:
         "    assert all(said in answer() for said in ('the run has no such query', 'b'))\n"
     )
     assert {line for line, _ in sentences(path)} == {4, 7, 10, 11}
+
+
+# Phrases that readers stumble over. Prompts are left as models were tested with them.
+BANNED = re.compile(
+    r"\b(anew|mend(s|ed)?|(is|are) lacking|dearer|nobody|somebody|who asks|tells only|likeness|said aloud|strangers?)\b"
+    r"|\bstands? in (a|the)\b|\b(one|a) (number|line|value|row|file|gate|label) a [a-z]+\b",
+    re.I,
+)
+PROMPTS = {"prompts.py", "drafts.py", "judges.py"}
+DEMO_TAG = '"mended"'
+
+
+def test_no_page_and_no_message_uses_banned_phrases() -> None:
+    root = Path(__file__).parents[2]
+    sources = [path for ending in ("py", "html", "yml") for path in (root / "src").rglob(f"*.{ending}")]
+    pages = [*(root / "docs").glob("*.md"), *(root / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
+    found = [
+        f"{path.relative_to(root)}:{number}: {line.strip()}"
+        for path in sorted({*sources, *pages})
+        if path.name not in PROMPTS
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if BANNED.search(line.replace(DEMO_TAG, ""))
+    ]
+    assert found == []

@@ -65,7 +65,7 @@ class Corpus(Bulk, frozen=True):
             cache[rule.rule] = [rule.doc(i) if d is None else str(d) for i, d in zip(self.ids, said, strict=True)]
         return cache[rule.rule]
 
-    def strangers(self, rule: DocRule) -> dict[str, str]:
+    def unknown_documents(self, rule: DocRule) -> dict[str, str]:
         """Chunks whose id does not name their document, with the document."""
         cache: dict[str, dict[str, str]] = self.__dict__.setdefault("_strangers", {})
         if rule.rule not in cache:
@@ -107,7 +107,7 @@ class DescribedRun(Run):
 
     def _describe(self, hits: Hits, corpus: Corpus, asked: frozenset[str]) -> Hits:
         lent = {name: column for name in asked & OPTIONAL_COLUMNS if (column := corpus.column(name))}
-        docs = corpus.strangers(self._rule)
+        docs = corpus.unknown_documents(self._rule)
         if not docs and not lent:
             return hits
         ids, said, columns = as_list(hits.ids), hits.docs, dict(hits.columns)

@@ -1,4 +1,4 @@
-"""A folder whose files may be read by a program that nobody watches: wherever `..` and links lead, not out of it."""
+"""A folder that an unattended program may read: neither `..` nor a link leads out of it."""
 
 from __future__ import annotations
 

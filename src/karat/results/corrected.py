@@ -301,8 +301,8 @@ class _OwnHits(msgspec.Struct, frozen=True, dict=True):
     def estimate(self) -> Estimate:
         hits, strata = self.hits, self.strata
         beyond = self.estimated & ~self.inside
-        nobody = np.isnan(hits.judge) & np.isnan(hits.human)
-        loose = np.where(beyond | nobody, hits.weight, 0.0)  # may be relevant or not
+        unlabelled = np.isnan(hits.judge) & np.isnan(hits.human)
+        loose = np.where(beyond | unlabelled, hits.weight, 0.0)  # may be relevant or not
         found = post_stratified(
             self.known,
             self._by_unit(np.flatnonzero(self.unit >= 0), np.ones((self.unit >= 0).sum())),

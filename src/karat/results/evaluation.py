@@ -146,7 +146,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
     def _golds(self, run: Run, views: Iterable[View], request: PassRequest) -> tuple[Run, Golds]:
         """The gold set for each view, and the run, held in memory if locating passages needed its hits."""
         corpus, with_judge = self.context.corpus, self.context.labelling.with_judge
-        known = {} if corpus is None else corpus.strangers(self._rule)
+        known = {} if corpus is None else corpus.unknown_documents(self._rule)
         sets: dict[str, Gold] = {"gold": self.gold}
         if any(view.labels == "judge" for view in views):
             assert with_judge is not None

@@ -34,7 +34,7 @@ FALSE_EVIDENCE = 0.20  # share of the queries without an answer that may get hit
 RECALL_HOLDS = 0.03  # gates: the drop of recall that is allowed
 NDCG_DROPS = 0.02  # a smaller drop is not reported
 SLOWER = 0.10  # share of the baseline's time that a change may add unreported; no number in the seeds
-DEARER = 0.10  # the same share of its cost; no number in the seeds
+COSTLIER = 0.10  # the same share of its cost; no number in the seeds
 NOTICED = 1.0  # milliseconds: less is not noticeable; no number in the seeds
 
 DEPTHS = (50, 20, 10, 5)  # playbook: recall@50; for shorter lists, the depths of the k-sweep
