@@ -103,7 +103,7 @@ def test_attempts_and_time_end_it(options: dict[str, Any], tries: int) -> None:
     with pytest.raises(HttpError) as caught:
         retry.during(failing(*(HttpError("x", status=503) for _ in range(9))))
     assert len(slept) == tries - 1
-    assert ("asked" in str(caught.value)) == (tries > 1)
+    assert ("attempts" in str(caught.value)) == (tries > 1)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_retry_after_is_a_number_of_seconds(text: str, seconds: float | None) ->
 @pytest.mark.parametrize("extra", ["http", None])
 def test_answers_are_limited_in_size(server: Server, extra: str | None) -> None:
     server.content = b" " * (2 << 20)
-    with pytest.raises(HttpError, match="more than 1 MiB") as caught:
+    with pytest.raises(HttpError, match="1 MiB") as caught:
         Http(Secrets(), extra=extra, largest=1 << 20).send("POST", server.url, {}, timeout=5)
     assert not Retry().again(caught.value)
 

@@ -109,7 +109,7 @@ def test_a_busy_server_is_asked_again_and_waiting_is_no_latency(server: Any) -> 
         ([429] * 3, "429"),
         ([(429, {"Retry-After": "900"})], "429"),
         (["hang"], " 1 s"),
-        (["drop"] * 3, "3 times"),
+        (["drop"] * 3, "3 attempts"),
         ([b"<html>"], "<html>"),
         ([b"[" * 5000], "JSON"),
         ([b'{"message": "ok"}'], "ok"),

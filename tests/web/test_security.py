@@ -174,7 +174,7 @@ def test_serve_says_where_and_ends_when_told(tmp_path: Path) -> None:
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert line.startswith(str(tmp_path / "s"))
+        assert str(tmp_path / "s") in line
         port = int(line.split("127.0.0.1:")[1].split("/")[0])
         for headers, status in (({}, 401), ({"Authorization": "Bearer a-token-long-enough"}, 200)):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)

@@ -30,7 +30,7 @@ def listen(host: str, port: int, access: Access) -> socket.socket:
     if access.open and not _is_loopback(host):
         hint = "--token-file FILE, or --users FILE (written by karat serve users)"
         raise ConfigError(
-            f"{host} can be reached by others, so it needs a token or users", code="open-server", hint=hint
+            f"the address {host} can be reached by others, so it needs a token or users", code="open-server", hint=hint
         )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY only if the protocol is given; without it, every response on a kept connection takes

@@ -128,7 +128,7 @@ def test_a_server_that_hangs_is_left(server: Any, fault: dict[str, Any]) -> None
     started = time.monotonic()
     with refused("unavailable", HostError) as caught:
         server.post(timeout=0.2, limit=5)
-    assert re.search(r"\b0\.2 s\b.*\b3 times\b.*\b5 s\b", str(caught.value), re.S)
+    assert re.search(r"\b0\.2 s\b.*\b3 attempts\b.*\b5 s\b", str(caught.value), re.S)
     assert time.monotonic() - started < 30
 
 
@@ -142,7 +142,7 @@ def test_nobody_listens(server: Any) -> None:
     server.close()
     with refused("unavailable", HostError) as caught:
         server.post(limit=10)
-    assert "4 times" in caught.value.what
+    assert "4 attempts" in caught.value.what
 
 
 def test_retry_after_is_honoured(server: Any) -> None:

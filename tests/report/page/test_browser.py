@@ -198,7 +198,7 @@ def test_failed_queries_are_filtered_and_the_filter_lives_in_the_address(pages: 
         section = page.locator("section", has=page.get_by_role("heading", name="Where it fails"))
         unpaged(section)
         everything = shown_examples(page)
-        section.get_by_label("Only with language").select_option("es-AR")
+        section.get_by_label("Filter by language").select_option("es-AR")
         spanish = shown_examples(page)
         assert 0 < len(spanish) < len(everything)
         assert section.get_by_role("status").inner_text() == f"{len(spanish)} of {len(everything)} queries"
@@ -248,7 +248,7 @@ def test_failed_queries_are_paged_with_the_keyboard(pages: Any, opened: Open) ->
         first = shown_examples(page)[0]
         assert first == everything[(len(everything) // 20 - 2) * 20]
         assert first in str(page.evaluate("document.activeElement.textContent"))
-        section.get_by_label("Only with language").select_option("en")  # a filter begins with its first page
+        section.get_by_label("Filter by language").select_option("en")  # a filter begins with its first page
         assert len(shown_examples(page)) == 20
         assert "page=" not in page.evaluate("location.href")
         unpaged(section)
@@ -277,7 +277,7 @@ def test_failed_queries_are_a_plain_list_without_a_script_and_on_paper(pages: An
         assert shown_examples(page) == everything
         assert page.locator(".pager:visible").count() == 0
         page.emulate_media(media="screen")
-        section_of(page, "Where it fails").get_by_label("Only with language").select_option("es-AR")
+        section_of(page, "Where it fails").get_by_label("Filter by language").select_option("es-AR")
         page.emulate_media(media="print")
         assert 0 < len(shown_examples(page)) < len(everything)  # what was filtered stays filtered
 
@@ -286,7 +286,7 @@ def test_failed_queries_are_filtered_by_what_became_of_their_gold(report: Page) 
     section = report.locator("section", has=report.get_by_role("heading", name="Where it fails"))
     unpaged(section)
     failed = shown_examples(report)  # every one of this part of the demo set
-    field = section.get_by_label("Only with finding")
+    field = section.get_by_label("Filter by finding")
     words = field.locator("option").all_inner_texts()[1:]
     assert len(words) > 2
     parts = []
@@ -295,7 +295,7 @@ def test_failed_queries_are_filtered_by_what_became_of_their_gold(report: Page) 
         parts += shown_examples(report)
     assert sorted(parts) == sorted(failed)
     field.select_option("")
-    section.get_by_label("Only with word search").select_option("finds more")
+    section.get_by_label("Filter by word search").select_option("finds more")
     first = section.locator(".example:visible").first
     first.locator("summary").click()
     lists = first.locator(".listings > div").all()
@@ -399,7 +399,7 @@ def test_queries_that_lost_or_gained_stand_beside_each_other(pages: Any, opened:
     with opened(pages["diff"]) as page:
         section = page.locator("section", has=page.get_by_role("heading", name="Query by query"))
         for kind in ("lost", "gained", "changed"):
-            section.get_by_label("Only with outcome").select_option(kind)
+            section.get_by_label("Filter by outcome").select_option(kind)
             assert len(shown_examples(page)) > 0
         first = section.locator(".example:visible").first
         first.locator("summary").click()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,7 @@ def test_the_report(shown: Shown) -> None:
     assert "50% [" in text
     assert "17% [" in text
     assert "| faq | faq + web | web\nfaq | 0 | 2 | 0 | 1" in text
-    assert " 2 queries" in text
+    assert re.search(r"\b2 (misrouted )?queries\b", text)
     assert "1 query " in text
 
 
@@ -171,7 +172,7 @@ def test_many_routes_are_told_one_below_the_other(shown: Shown) -> None:
     queries = [(f"asked {i:02}", f"needed {i:02}", True) for i in range(12)]
     text = shown(karat.evaluate(*make(*queries)), "router")
     assert "needed 00 | asked 00 | 1 | q0" in text
-    assert "and 2 more" in text
+    assert "2 more" in text
 
 
 @pytest.mark.parametrize("route", [5, {"to": "faq"}, ["faq", 5]])
