@@ -136,6 +136,7 @@ def test_run(terminal: Transcript, monkeypatch: pytest.MonkeyPatch) -> None:
     file("wording_app.py", code)
     monkeypatch.syspath_prepend(Path.cwd())
     monkeypatch.delitem(sys.modules, "wording_app", raising=False)
+    monkeypatch.delenv("CI", raising=False)  # where code that karat.yaml names needs --trust-config
     search = ("run", "wording_app:search", "-q", "gold.jsonl")
     terminal(*search)
     terminal(*search)
