@@ -67,7 +67,12 @@ def got_slower(changes: Mapping[str, Difference]) -> Iterator[Proof]:
 def got_dearer(changes: Mapping[str, Difference]) -> Iterator[Proof]:
     """The mean cost per query rose by more than 10%, beyond noise."""
     cost = changes.get("cost")
-    if cost is not None and cost.low is not None and cost.baseline is not None and cost.low > at.COSTLIER * cost.baseline:
+    if (
+        cost is not None
+        and cost.low is not None
+        and cost.baseline is not None
+        and cost.low > at.COSTLIER * cost.baseline
+    ):
         yield Proof(_sure(cost), f"{moved(cost)}.", [_number(cost)])
 
 
