@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -470,3 +473,29 @@ def test_a_notebook_of_questions_and_contexts(name: str, karat_command: Call, ka
     assert "evidence_recall" in text.partition("In short")[0]
     code, out, _ = karat_command("eval", name, "--gold", name, *asked, "-m", "evidence_mrr", "--json")
     assert json.loads(out)["summary"][0]["mean"] == pytest.approx((7 + 13 / 2) / 20)
+
+
+def test_many_empty_lists_are_said_first(tmp_path: Path, karat_command: Any) -> None:
+    """A retriever that was down and logged no error looks like one that finds nothing."""
+    run, gold = tmp_path / "run.jsonl", tmp_path / "gold.jsonl"
+    gold.write_text("".join(json.dumps({"query_id": f"q{i}", "gold": [f"d{i}"]}) + "\n" for i in range(60)))
+    for empty, noticed in ((5, False), (20, True)):
+        lists = ([] if i < empty else [f"d{i}"] for i in range(60))
+        run.write_text("".join(json.dumps({"query_id": f"q{i}", "topk": hits}) + "\n" for i, hits in enumerate(lists)))
+        for command in (("eval", "--brief"), ("gate", "--gate", "recall@5 >= 0.1")):
+            _, printed, _ = karat_command(command[0], str(run), "--gold", str(gold), *command[1:])
+            assert ("20 of 60" in printed) == noticed
+        _, printed, _ = karat_command("eval", str(run), "--gold", str(gold), "--brief", "--min-score", "0")
+        assert "20 of 60" not in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("karat eval run", "file,run"), ("karat eval r -m rec", "plain,recall@5"), ("karat lab", "plain,labels")],
+)
+def test_shells_complete_files_metrics_and_commands(words: str, expected: str) -> None:
+    place = str(len(words.split()) - 1)
+    environment = {**os.environ, "COMP_WORDS": words, "COMP_CWORD": place, "_KARAT_COMPLETE": "bash_complete"}
+    command = [sys.executable, "-c", "import sys; sys.argv[0] = 'karat'; from karat.cli.main import main; main()"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert expected in done.stdout.splitlines(), done.stderr

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from karat.cli.say import be_quiet, say_rendered
 
@@ -67,11 +68,23 @@ RENAMED = {
 }
 
 
+class TextOrFile(click.ParamType):  # type: ignore[type-arg]
+    """A text that shells complete as the name of a file, as most are."""
+
+    name = "text"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(incomplete, type="file")]
+
+
 class KaratCommand(click.Command):
     """A command of Karat."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for each in self.params:
+            if each.type is click.STRING:
+                each.type = TextOrFile()
         quiet = click.Option(
             ["--quiet"],
             is_flag=True,

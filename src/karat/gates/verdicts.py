@@ -327,7 +327,8 @@ class GateJudge(msgspec.Struct):
 _NOT_CHECKED = Condition(
     "regression",
     "not checked",
-    "Regression was not checked: there is no baseline. Save one with `karat eval … -o baseline.json`.",
+    "Regression was not checked: there is no baseline. Save one with `karat eval … -o baseline.json` and pass it with "
+    "`--baseline`.",
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec.structs import replace
 
 from karat.errors import shorten
@@ -21,7 +22,7 @@ _SHOWN = 60  # characters of an id
 
 def read_first(result: Result) -> list[str]:
     """What a reader must know before any number: failed or missing queries, and a sentence or two for each doubt."""
-    return [*_lost(result), *_near_queries(result), *doubt_text(_told(result))]
+    return [*_lost(result), *_empty(result), *_near_queries(result), *doubt_text(_told(result))]
 
 
 def ways_out(result: Result) -> list[str]:
@@ -49,6 +50,22 @@ def _lost(result: Result) -> Iterator[str]:
             yield f"{lost}{such_as}. They count as not found, so the scores say little about the retriever."
         else:
             yield f"{lost}{such_as}. Missing queries are left out: the scores cover only the rest."
+
+
+def _empty(result: Result) -> list[str]:
+    """Say that many lists are empty without a reason: a retriever that was down, or one that finds nothing."""
+    if result.rules.min_score is not None or not len(result.depths) or lost_queries(result) is not None:
+        return []
+    answerable = ~np.array(result.gold.no_answer, np.bool_)[result.rows]
+    empty = int((answerable & (result.depths == 0)).sum()) - result.audit["failed_queries"]
+    empty -= result.audit["missing_queries"]
+    if empty <= MOST_MISSING * max(int(answerable.sum()), 1):
+        return []
+    lists = counted(int(answerable.sum()), "result list")
+    return [
+        f"{empty:,} of {lists} {'is' if empty == 1 else 'are'} empty, and no error is logged. If the retriever was "
+        "down, log `error` for these queries: gates then stop with exit code 2."
+    ]
 
 
 def _near_queries(result: Result) -> list[str]:
@@ -209,7 +226,7 @@ def gate_notes(result: Result) -> list[str]:
     doubts = _told(result)
     unsure = doubts.ids if doubts.ids is not None and not doubts.ids.sure else None
     order = doubts.order if doubts.order is not None and not doubts.order.sure else None
-    return [*_near_queries(result), *doubt_text(Doubts(unsure, doubts.near, order=order))]
+    return [*_empty(result), *_near_queries(result), *doubt_text(Doubts(unsure, doubts.near, order=order))]
 
 
 def judgeable(metrics: Sequence[Metric], sides: dict[str, Doubts]) -> tuple[list[Metric], list[str]]:
