@@ -333,6 +333,7 @@ def test_a_text_that_many_queries_show_is_put_in_its_places(shared: Path, opened
         assert len(shown_examples(page)) == 4
         last = page.locator(".example").last
         last.locator("summary").click()
+        last.locator(".hit p").wait_for()  # the script fills it in after the click
         assert last.locator(".hit").inner_text() == f"✓ 2.5 doc#1\n\n{PASSAGE}"
 
 
@@ -354,6 +355,7 @@ def test_a_passage_that_changed_shows_each_side_its_own_text(tmp_path: Path, ope
         unpaged(page.locator("main"))
         for example in page.locator(".example").all():
             example.locator("summary").click()
+            example.locator("li p").first.wait_for()
             _, before, after = example.locator(".listings > div").all()
             assert all("OLD text of" in text for text in before.locator("li").all_inner_texts())
             assert all("new text of" in text for text in after.locator("li").all_inner_texts())
@@ -387,6 +389,7 @@ def test_texts_of_long_ids_are_their_own(length: int, tmp_path: Path, opened: Op
         page.get_by_label("Search queries and hits").fill("text 7 ")
         example = page.locator(".example:visible").last
         example.locator("summary").click()
+        example.locator("li p").first.wait_for()
         lines = example.locator("li").all_inner_texts()
         assert len(lines) == 20
         for line in lines:
