@@ -205,8 +205,8 @@ def _some(lines: list[str]) -> list[str]:
 
 
 def _estimate(result: Result, metric: str) -> str:
-    row, unit = result[metric], ""
+    row = result[metric]
     if row.mean is None:
         return f"{metric}: undefined"
     limits = "" if row.low is None or row.high is None else f" [{row.low:.4f}, {row.high:.4f}]"
-    return f"{metric} {row.mean:.4f}{unit}{limits}"
+    return f"{metric} {row.mean:.4f}{limits}"
