@@ -31,7 +31,10 @@ class Registry(Generic[T]):
     """
 
     def __init__(self, kind: str, package: str, base: type[T], group: str | None = None) -> None:
-        self.kind, self.package, self.base, self.group = kind, package, base, group or package
+        self.kind = kind
+        self.package = package
+        self.base = base
+        self.group = group or package
         self._builtin: dict[str, type[T]] | None = None
         self._plugins: dict[str, type[T]] | None = None
 

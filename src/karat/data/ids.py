@@ -56,7 +56,10 @@ class Keys:
     """Ids that are the keys of dicts id → score, one dict per query: looked up instead of scanned wherever possible."""
 
     def __init__(self, tables: list[dict[str, float]], listed: list[str], offsets: Ints, scores: Floats) -> None:
-        self.tables, self.listed, self.offsets, self.scores = tables, listed, offsets, scores
+        self.tables = tables
+        self.listed = listed
+        self.offsets = offsets
+        self.scores = scores
 
     def __len__(self) -> int:
         return len(self.scores)

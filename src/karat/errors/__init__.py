@@ -82,8 +82,15 @@ class KaratError(Exception):
     ) -> None:
         if code is not None:  # else that of the class
             self.code = code
-        self.what, self.file, self.line, self.column, self.field = what, file, line, column, field
-        self.query, self.expected, self.got, self.hint = query, expected, got, hint
+        self.what = what
+        self.file = file
+        self.line = line
+        self.column = column
+        self.field = field
+        self.query = query
+        self.expected = expected
+        self.got = got
+        self.hint = hint
         super().__init__(what)
 
     def __str__(self) -> str:
@@ -144,7 +151,8 @@ class MissingExtra(ConfigError):
             f"{what} needs the package {package!r}, which is not installed",
             hint=f"pip install 'karat[{extra}]'" if extra else f"pip install {package}",
         )
-        self.package, self.extra = package, extra
+        self.package = package
+        self.extra = extra
 
 
 def meant(needed: Iterable[str], there: Iterable[str]) -> str | None:

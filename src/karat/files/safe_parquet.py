@@ -40,7 +40,8 @@ class UnreadableParquet(Exception):
 
     def __init__(self, kind: str, reason: str, module: str = "") -> None:
         super().__init__(reason)
-        self.kind, self.module = kind, module
+        self.kind = kind
+        self.module = module
 
     def as_error(self, what: str, *, code: str, label: str, hint: str | None = None) -> InputError:
         """Return the error; if `what` ends with a colon, the reason follows."""

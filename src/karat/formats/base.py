@@ -278,7 +278,9 @@ class SourcePart(Source):
 
     def __init__(self, whole: Source, start: int, stop: int) -> None:
         super().__init__(whole.path, is_run=whole.is_run)
-        self.label, self._start, self._stop = whole.label, start, stop
+        self.label = whole.label
+        self._start = start
+        self._stop = stop
         self.head, self.begin = whole.head, start
 
     @property

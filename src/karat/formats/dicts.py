@@ -60,7 +60,9 @@ class DictRun(Run):
     can_look = True
 
     def __init__(self, run: Mapping[Any, Mapping[Any, Any]], label: str, system: str | None = None) -> None:
-        self.label, self._run, self._system = label, run, system
+        self.label = label
+        self._run = run
+        self._system = system
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         refuse_other_system(self._system, [""], self.label)

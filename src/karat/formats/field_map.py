@@ -56,7 +56,9 @@ class FieldMap:
 
     def __init__(self, entries: Iterable[tuple[str, str]], label: str | None = None, *, strict: bool = False) -> None:
         """`strict`: it is for one file, which must have every field."""
-        self.strict, self.used, self._label = strict, set[tuple[str, str]](), label
+        self.strict = strict
+        self.used = set[tuple[str, str]]()
+        self._label = label
         self._entries: list[tuple[str, str]] = []
         for name, path in entries:
             kind, dot, role = str(name).rpartition(".")
@@ -130,7 +132,8 @@ class RecordMap:
     """How the records of one file are converted to Karat's records."""
 
     def __init__(self, kind: FileKind, roles: Mapping[str, str]) -> None:
-        self.kind, self.roles = kind, dict(roles)
+        self.kind = kind
+        self.roles = dict(roles)
         entry = ENTRY[kind]
         self._of_entry = {role: path for role, path in roles.items() if role in entry}
         self._of_record = {role: path for role, path in roles.items() if role in RECORD[kind]}

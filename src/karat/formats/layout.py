@@ -48,7 +48,8 @@ class Layout:
     roles = _ROLES
 
     def __init__(self, columns: Mapping[str, str] | None = None, label: str | None = None) -> None:
-        self.columns, self._said = dict(columns or {}), f", as {label} says" if label else ""
+        self.columns = dict(columns or {})
+        self._said = f", as {label} says" if label else ""
         for role, name in self.columns.items():
             if role not in _ROLES:
                 hint = did_you_mean(str(role), _ROLES) or f"known columns: {', '.join(_ROLES)}"
@@ -145,7 +146,10 @@ class CheckedTable:
     """Columns by role, checked; errors name the column and the row."""
 
     def __init__(self, frame: pl.DataFrame | ParquetColumns, label: str, source: Source | None, first: int = 0) -> None:
-        self.frame, self.label, self.source, self._first = frame, label, source, first
+        self.frame = frame
+        self.label = label
+        self.source = source
+        self._first = first
         if not frame.height:
             raise InputError("the table has no rows", code="no-rows", file=label)
 

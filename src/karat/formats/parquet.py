@@ -34,7 +34,10 @@ class ParquetRun(Run):
     def __init__(
         self, label: str, scans: list[Scan], system: str | None = None, layout: Layout | None = None, *, rows: int = 0
     ) -> None:
-        self.label, self.scans, self._system, self._layout = label, scans, system, layout or Layout()
+        self.label = label
+        self.scans = scans
+        self._system = system
+        self._layout = layout or Layout()
         self._rows = rows
         self._begun: tuple[frozenset[str], Begun[pl.DataFrame]] | None = None  # read before a query came back
 

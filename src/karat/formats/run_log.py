@@ -52,7 +52,9 @@ class RunLog(Run):
     def __init__(
         self, label: str, records: Any, system: str | None = None, hits: str = "topk", *, needed: bool = True
     ) -> None:
-        self.label, self._records, self._system = label, records, system
+        self.label = label
+        self._records = records
+        self._system = system
         self._hits, self._needed = hits, needed  # which lists, and whether every line needs one
         self._noted: dict[str, dict[str, list[Any]]] = {}
         self._absent: set[str] = set()  # lists that no line has, once one of them was looked up

@@ -271,7 +271,9 @@ class ListSlice:
     """Collects lists of one system part by part, so that the records need not be kept."""
 
     def __init__(self, system: str, name: str, wanted: frozenset[str], large: bool) -> None:
-        self.system, self.name, self.large = system, name, large
+        self.system = system
+        self.name = name
+        self.large = large
         self.queries: list[str] = []
         self.lines: list[Sequence[int | None]] = []
         self.places: list[Ints | None] = []

@@ -115,7 +115,8 @@ class ParquetColumns:
 
     def __init__(self, source: Source) -> None:
         self._scan = Scan(source.label)
-        self._schema, self.height = self._scan.schema(), self._scan.height()
+        self._schema = self._scan.schema()
+        self.height = self._scan.height()
         self.columns = self._schema.names()
 
     def __getitem__(self, name: str) -> pl.Series:

@@ -49,7 +49,10 @@ class FrameRun(Run):
         first: int = 0,
     ) -> None:
         """`named`: columns have the names of the layout; `first`: rows of the file before the frame's."""
-        self.label, self._frame, self._system, self._source = label, frame, system, source
+        self.label = label
+        self._frame = frame
+        self._system = system
+        self._source = source
         self._layout, self._named, self._first = layout or Layout(), named, first
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:

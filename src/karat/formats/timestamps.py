@@ -23,7 +23,11 @@ class OddTime(Exception):
 
     def __init__(self, at: int, field: str, what: str, expected: str, got: Any) -> None:
         super().__init__(what)
-        self.at, self.field, self.what, self.expected, self.got = at, field, what, expected, got
+        self.at = at
+        self.field = field
+        self.what = what
+        self.expected = expected
+        self.got = got
 
 
 class _Span(NamedTuple):

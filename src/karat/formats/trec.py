@@ -46,7 +46,9 @@ class TrecRun(Run):
     threaded = True
 
     def __init__(self, source: Source, system: str | None = None) -> None:
-        self.label, self._source, self._system = source.label, source, system
+        self.label = source.label
+        self._source = source
+        self._system = system
         self._scattered: list[list[int]] = []  # offsets of each stretch, for queries with scattered lines
         self._begun: Begun[Hits] | None = None  # what was read before it turned out that queries are scattered
 

@@ -29,7 +29,9 @@ class FolderStore(Store):
     is_near = True
 
     def __init__(self, folder: Path, *, create: bool = True, up_to: int = CURRENT) -> None:
-        self.label, self._folder, self._runs = str(folder), folder, folder / "runs"
+        self.label = str(folder)
+        self._folder = folder
+        self._runs = folder / "runs"
         if create:
             self._create()
         elif not (folder / CATALOGUE).is_file():

@@ -32,7 +32,8 @@ class PostgresStore(Store):
 
     def __init__(self, url: str, *, up_to: int = CURRENT) -> None:
         keep_password_of(url)
-        self.label, self._url = without_password(url), _SCHEME.sub("postgresql://", url, count=1)
+        self.label = without_password(url)
+        self._url = _SCHEME.sub("postgresql://", url, count=1)
         # One connection for reads and one for writes, so that reads do not wait for writes.
         self._locks = {False: threading.RLock(), True: threading.RLock()}
         self._connections: dict[bool, psycopg.Connection[Any]] = {}

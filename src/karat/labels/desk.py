@@ -52,7 +52,10 @@ class Session:
     def __init__(
         self, pool: Mapping[Key, PoolEntry], log: LabelLog, annotator: str, *, only_skipped: bool = False
     ) -> None:
-        self.pool, self.annotator, self._log, self._only_skipped = pool, annotator, log, only_skipped
+        self.pool = pool
+        self.annotator = annotator
+        self._log = log
+        self._only_skipped = only_skipped
         self._passed: set[Key] = set()  # skipped once more in this session
         self._read()
 

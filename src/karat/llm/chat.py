@@ -88,7 +88,9 @@ class Chat:
     """Sends requests to a model; thread-safe. `timeout` is for one attempt, followed by up to `retries` more."""
 
     def __init__(self, model: str, base_url: str | None = None, *, timeout: float = 60.0, retries: int = 5) -> None:
-        self.model, self.timeout, self.retries = model, timeout, retries
+        self.model = model
+        self.timeout = timeout
+        self.retries = retries
         self.url = check_url(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI, _ADDRESS)
         self._secrets = Secrets()
         self._headers = self._authorization()

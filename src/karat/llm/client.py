@@ -71,7 +71,9 @@ class Client:
     """`fresh`: ignore and replace cached replies."""
 
     def __init__(self, model: Model, cache: Path, *, fresh: bool = False) -> None:
-        self.model, self._cache, self._fresh = model, ReplyCache(cache), fresh
+        self.model = model
+        self._cache = ReplyCache(cache)
+        self._fresh = fresh
         self._now, self._earlier = _usage(model.model), _usage(model.model)
         self._estimated = self._repeated = 0
         self._lock = threading.Lock()
@@ -217,7 +219,9 @@ class NoModelAnswer(KaratError):
 
     def __init__(self, kind: str, about: str, time: str) -> None:
         super().__init__(f"{kind}: {about}" if about else kind)
-        self.kind, self.about, self.time = kind, about, time
+        self.kind = kind
+        self.about = about
+        self.time = time
 
 
 def converse(client: Client, request: Request, read: Callable[[str], T], again: str) -> tuple[T, Reply]:

@@ -81,7 +81,9 @@ class HttpError(KaratError):
         hint: str | None = None,
     ) -> None:
         super().__init__(what, got=got, hint=hint)
-        self.status, self.wait, self.lost = status, wait, lost
+        self.status = status
+        self.wait = wait
+        self.lost = lost
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -181,7 +183,10 @@ class Http:
     ) -> None:
         if extra is not None and find_spec("httpx2") is None:  # report it now, not for every query
             raise MissingExtra("sending requests", "httpx2", extra)
-        self.secrets, self.retry, self._extra, self._largest = secrets, retry or Retry(), extra, largest
+        self.secrets = secrets
+        self.retry = retry or Retry()
+        self._extra = extra
+        self._largest = largest
 
     @cached_property
     def _transport(self) -> Transport:

@@ -46,10 +46,19 @@ class Option:
         instead: str | None = None,  # shown as the default, if it is not `default`
         is_input: bool = False,  # names an input file, which no output may overwrite
     ) -> None:
-        self.default, self.about = default, about
-        self.ge, self.gt, self.le, self.lt = ge, gt, le, lt
-        self.wrong, self.code, self.expected = wrong, code, expected
-        self.flags, self.metavar, self.instead, self.is_input = flags, metavar, instead, is_input
+        self.default = default
+        self.about = about
+        self.ge = ge
+        self.gt = gt
+        self.le = le
+        self.lt = lt
+        self.wrong = wrong
+        self.code = code
+        self.expected = expected
+        self.flags = flags
+        self.metavar = metavar
+        self.instead = instead
+        self.is_input = is_input
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._list, self.name = owner, name

@@ -60,7 +60,9 @@ class WordSearch(Run):
     label = "BM25 over the corpus"
 
     def __init__(self, corpus: Corpus, gold: Gold, depth: int = DEPTH) -> None:
-        self._corpus, self._gold, self.depth = corpus, gold, depth
+        self._corpus = corpus
+        self._gold = gold
+        self.depth = depth
 
     def to_depth(self, depth: int) -> WordSearch:
         """The same search with this many hits per query."""

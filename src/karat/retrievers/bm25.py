@@ -37,7 +37,10 @@ class BM25(Retriever):
             raise ConfigError(
                 "BM25 parameters are out of range", expected="k1 ≥ 0 and 0 ≤ b ≤ 1", got=f"k1={k1}, b={b}"
             )
-        self.field, self.k1, self.b, self.language = field, k1, b, language
+        self.field = field
+        self.k1 = k1
+        self.b = b
+        self.language = language
 
     def index(self, corpus: Corpus) -> None:
         refuse_empty(corpus)

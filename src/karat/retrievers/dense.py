@@ -45,7 +45,9 @@ class Dense(Retriever):
     name = "dense"
 
     def __init__(self, model: str = STATIC, url: str | None = None, key: str | None = None) -> None:
-        self.model, self.url, self.key = model, url, key
+        self.model = model
+        self.url = url
+        self.key = key
 
     def index(self, corpus: Corpus) -> None:
         refuse_empty(corpus)

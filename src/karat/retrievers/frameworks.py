@@ -19,7 +19,8 @@ class _Framework(Retriever):
     searches_corpus = False
 
     def __init__(self, target: Any, id: str | None, method: str, expected: str, what: str) -> None:
-        self.target, self.id = target, id
+        self.target = target
+        self.id = id
         self._retriever = _made(target, method, expected, what)
 
     def settings(self) -> dict[str, Any]:

@@ -33,7 +33,9 @@ class _Server(Retriever):
     searches_corpus = False
 
     def _connect(self, url: str, headers: dict[str, str] | None, retries: int) -> None:
-        self.url, self.headers, self.retries = check_url(url), headers or {}, retries
+        self.url = check_url(url)
+        self.headers = headers or {}
+        self.retries = retries
         self._secrets = Secrets()
         self._http = Http(self._secrets, Retry(retries + 1))
 
@@ -72,8 +74,13 @@ class HttpEndpoint(_Server):
             {"query": "{query}", "k": "{k}"} if request is None and self.method == "POST" and not in_url else request
         )
         self.params = {"query": "{query}", "k": "{k}"} if self.method == "GET" and not in_url else params
-        self.hits, self.id, self.score, self.text = hits, id, score, text
-        self.doc_id, self.doc_version, self.source = doc_id, doc_version, source
+        self.hits = hits
+        self.id = id
+        self.score = score
+        self.text = text
+        self.doc_id = doc_id
+        self.doc_version = doc_version
+        self.source = source
         paths = {"chunk_id": id, **{name: getattr(self, name) for name in _PATHS}}
         self._paths = {name: path for name, path in paths.items() if path is not None}
         self._filled = self._secrets.fill([self.url, self.request, self.params, self.headers])
@@ -124,7 +131,8 @@ class Elasticsearch(_Server):
         retries: int = 2,
     ) -> None:
         self._connect(url, headers, retries)
-        self.id, self.text = id, text
+        self.id = id
+        self.text = text
         if not urlsplit(self.url).path.strip("/"):
             what = "the address has no index"
             raise ConfigError(what, code="bad-address", got=url, expected="http://host:9200/index")
@@ -177,8 +185,12 @@ class Qdrant(_Server):
         retries: int = 2,
     ) -> None:
         self._connect(url, headers, retries)
-        self.model, self.embeddings, self.key = model, embeddings, key
-        self.using, self.id, self.text = using, id, text
+        self.model = model
+        self.embeddings = embeddings
+        self.key = key
+        self.using = using
+        self.id = id
+        self.text = text
         server, self._collection = _parts(self.url)
         self.request = request or {"query": "{vector}", **({"using": using} if using else {})}
         self._paths = {"chunk_id": "id", "score": "score", **stored_paths("payload", id, text)}

@@ -117,7 +117,8 @@ class Kernel:
     """Judges slices one after the other."""
 
     def __init__(self, request: PassRequest, golds: Golds) -> None:
-        self.request, self.golds = request, golds
+        self.request = request
+        self.golds = golds
         self._watches: dict[str, NameWatch] = {}
         self._next: dict[
             tuple[str, str], int

@@ -171,7 +171,11 @@ class Asker:
     def __init__(
         self, retriever: Retriever, corpus: Corpus | None, k: int, repeat: int, min_score: float | None, rewrite: Any
     ) -> None:
-        self.retriever, self.corpus, self.k, self.repeat, self.min_score = retriever, corpus, k, repeat, min_score
+        self.retriever = retriever
+        self.corpus = corpus
+        self.k = k
+        self.repeat = repeat
+        self.min_score = min_score
         self._rewrite = load_callable(rewrite)
         self._rewriter = None if rewrite is None else title_of(rewrite)
         self.askings = repeat + (rewrite is not None)

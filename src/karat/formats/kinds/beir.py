@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from karat.data.gold import Gold
 from karat.formats.base import Format, Kind, ReadOptions, Source
 
@@ -10,7 +12,7 @@ class BeirFormat(Format):
     """A folder with queries.jsonl and qrels/test.tsv (`--split` names another)."""
 
     name = "beir"
-    kinds = frozenset({"gold"})
+    kinds: ClassVar[frozenset[Kind]] = frozenset({"gold"})
     order = 5
 
     def recognises(self, source: Source, kind: Kind) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from karat.data.gold import Gold
 from karat.data.hits import Run
@@ -16,7 +16,7 @@ class DictFormat(Format):
     """JSON `{query: {document: score}}` or `{query: [documents]}`, as a run or as gold."""
 
     name = "dict"
-    kinds = frozenset({"run", "gold"})
+    kinds: ClassVar[frozenset[Kind]] = frozenset({"run", "gold"})
     order = 40
 
     def recognises(self, source: Source, kind: Kind) -> bool:

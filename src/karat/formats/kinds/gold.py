@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 from karat.data.gold import Gold
 from karat.formats.base import Format, Kind, ReadOptions, Source
@@ -13,7 +14,7 @@ class GoldFormat(Format):
     """JSONL, JSON or YAML with `query_id` and `gold` (or evidence, answer, no_answer, a single target)."""
 
     name = "gold"
-    kinds = frozenset({"gold"})
+    kinds: ClassVar[frozenset[Kind]] = frozenset({"gold"})
     takes_target = True
     order = 30
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 from karat.data.hits import Run
 from karat.formats.base import Format, Kind, ReadOptions, Source
@@ -17,7 +18,7 @@ class RunLogFormat(Format):
     """JSONL with `query_id` and `topk` on every line, or a JSON array of the same records."""
 
     name = "run-log"
-    kinds = frozenset({"run"})
+    kinds: ClassVar[frozenset[Kind]] = frozenset({"run"})
     order = 10
 
     def recognises(self, source: Source, kind: Kind) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 from karat.data.gold import Gold
 from karat.data.hits import Run
@@ -15,7 +15,7 @@ class SamplesFormat(Format):
     """YAML or JSON with `samples:`; outputs with `id` and `actualOutput`, as JSONL or a list in JSON."""
 
     name = "samples"
-    kinds = frozenset({"gold", "run"})
+    kinds: ClassVar[frozenset[Kind]] = frozenset({"gold", "run"})
     order = 20
 
     def recognises(self, source: Source, kind: Kind) -> bool:

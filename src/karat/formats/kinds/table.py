@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import unquote
 
 from karat.data.gold import Gold
@@ -21,7 +22,7 @@ class TableFormat(Format):
     """CSV, TSV or Parquet with one row per hit (query_id, chunk_id, rank or score) or per judgement (…, grade)."""
 
     name = "table"
-    kinds = frozenset({"run", "gold"})
+    kinds: ClassVar[frozenset[Kind]] = frozenset({"run", "gold"})
     takes_target = True
     order = 70
 
@@ -50,7 +51,7 @@ class ParquetFormat(Format):
     """A Parquet file with one row per hit, or one row per query with the list of its hits in `topk`."""
 
     name = "parquet"
-    kinds = frozenset({"run"})
+    kinds: ClassVar[frozenset[Kind]] = frozenset({"run"})
     order = 65
 
     def recognises(self, source: Source, kind: Kind) -> bool:
@@ -67,7 +68,7 @@ class TableFolder(Format):
     """A folder of Parquet files, partitioned or not, or a Delta table."""
 
     name = "table-folder"
-    kinds = frozenset({"run"})
+    kinds: ClassVar[frozenset[Kind]] = frozenset({"run"})
     order = 75
 
     def recognises(self, source: Source, kind: Kind) -> bool:

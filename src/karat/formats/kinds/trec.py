@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from karat.data.gold import Gold
 from karat.data.hits import Run
 from karat.formats.base import Format, Kind, ReadOptions, Source
@@ -12,7 +14,7 @@ class TrecRunFormat(Format):
     """Lines of `query Q0 document rank score tag`; the rest of a line is ignored, as by trec_eval."""
 
     name = "trec-run"
-    kinds = frozenset({"run"})
+    kinds: ClassVar[frozenset[Kind]] = frozenset({"run"})
     order = 60
 
     def recognises(self, source: Source, kind: Kind) -> bool:
@@ -29,7 +31,7 @@ class QrelsFormat(Format):
     """Lines of `query iteration document grade`."""
 
     name = "trec-qrels"
-    kinds = frozenset({"gold"})
+    kinds: ClassVar[frozenset[Kind]] = frozenset({"gold"})
     order = 60
 
     def recognises(self, source: Source, kind: Kind) -> bool:

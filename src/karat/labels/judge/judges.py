@@ -97,7 +97,8 @@ class Judge:
     """Grades one passage for one query, with a chat model and a prompt, or without a prompt by your own function."""
 
     def __init__(self, client: Client, prompt: Prompt | None) -> None:
-        self.client, self._prompt = client, prompt
+        self.client = client
+        self._prompt = prompt
         self.version = None if prompt is None else prompt.version
 
     def request(self, query: str, passage: str) -> Request:

@@ -27,7 +27,9 @@ _IN_SHORT = {
 
 
 class AuditSection(ReportSection):
-    name, title, order = "audit", "Audit", 80
+    name = "audit"
+    title = "Audit"
+    order = 80
 
     def blocks(self, result: Result) -> list[Block]:
         if not list(result.audited):
@@ -74,7 +76,9 @@ def _with_trouble(report: Report, results: Sequence[Result]) -> Report:
 
 
 class NotMeasured(ReportSection):
-    name, title, order = "not_measured", "Not measured", 82
+    name = "not_measured"
+    title = "Not measured"
+    order = 82
 
     def blocks(self, result: Result) -> list[Block]:
         titles = {name: kind.title for name, kind in REGISTRY.everything().items()}
@@ -88,7 +92,9 @@ class NotMeasured(ReportSection):
 
 
 class Artifacts(ReportSection):
-    name, title, order = "artifacts", "Inputs and settings", 90
+    name = "artifacts"
+    title = "Inputs and settings"
+    order = 90
 
     def blocks(self, result: Result) -> list[Block]:
         dataset, drawn, prices = result.gold.dataset, result.sampling, result.rules.prices

@@ -20,7 +20,9 @@ _TOO_FEW = (
 
 
 class LatencySection(AnalysisSection):
-    name, title, order = "latency", "Latency", 50
+    name = "latency"
+    title = "Latency"
+    order = 50
 
     def show(self, found: Latencies) -> list[Block]:
         timings = [*found.stages, found.total] if len(found.stages) > 1 else [found.total]
@@ -45,7 +47,9 @@ def _with_limits(number: Measured) -> Interval:
 
 
 class CostSection(AnalysisSection):
-    name, title, order = "cost", "Cost", 51
+    name = "cost"
+    title = "Cost"
+    order = 51
 
     def show(self, found: Costs) -> list[Block]:
         blocks: list[Block] = [Text(" ".join(_sentences(found)))]

@@ -13,7 +13,9 @@ from karat.results.result import Result
 
 
 class DoubtsSection(ReportSection):
-    name, title, order = "doubts", "Read this first", 0
+    name = "doubts"
+    title = "Read this first"
+    order = 0
 
     def blocks(self, result: Result) -> list[Block]:
         ways: list[list[Cell]] = [["try" if not i else "", way] for i, way in enumerate(ways_out(result))]

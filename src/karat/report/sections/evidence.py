@@ -26,7 +26,9 @@ _WITHOUT_NEWER = (
 
 
 class EvidenceSection(AnalysisSection):
-    name, title, order = "evidence", "Evidence texts", 45
+    name = "evidence"
+    title = "Evidence texts"
+    order = 45
 
     def show(self, found: EvidenceFound) -> list[Block]:
         rows = [[one.query_id, shorten(" ".join(one.text.split()), 70)] for one in found.uncovered_examples]
@@ -85,7 +87,9 @@ def _caveats(found: EvidenceFound) -> list[Block]:
 
 
 class EntitySection(AnalysisSection):
-    name, title, order = "entities", "Entity linking", 46
+    name = "entities"
+    title = "Entity linking"
+    order = 46
 
     def show(self, found: Linked) -> list[Block]:
         links = counted(found.linked, "link")
@@ -116,7 +120,9 @@ def _table(rows: list[SummaryRow]) -> Table:
 
 
 class FreshnessSection(AnalysisSection):
-    name, title, order = "freshness", "Freshness", 50
+    name = "freshness"
+    title = "Freshness"
+    order = 50
 
     def show(self, found: Fresh) -> list[Block]:
         said = f"{found.freshness.metric} {with_interval(found.freshness)}. {_dates(found)}"

@@ -21,7 +21,9 @@ _HOW_SURE = f"In brackets: the confidence interval. {SURE}"
 
 
 class Findings(ReportSection):
-    name, title, order = "findings", "What to do", 85
+    name = "findings"
+    title = "What to do"
+    order = 85
     page_order = 6
 
     def blocks(self, result: Result) -> list[Block]:
@@ -69,7 +71,9 @@ def _table(finding: Finding, see: Link | None = None, most: int | None = None) -
 class Glance(ReportSection):
     """For pages: a summary of the sections below."""
 
-    name, title, order = "glance", "At a glance", 5
+    name = "glance"
+    title = "At a glance"
+    order = 5
 
     def full_blocks(self, result: Result) -> list[Block]:
         rows = {row.metric: row for row in result.summary_rows}

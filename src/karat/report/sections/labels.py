@@ -30,7 +30,9 @@ _KINDS: dict[Kind, str] = {
 class LabelHealthSection(AnalysisSection):
     """How many gold items still exist; a warning if the corpus looks re-chunked."""
 
-    name, title, order = "label_health", "Label health", 78
+    name = "label_health"
+    title = "Label health"
+    order = 78
 
     def show(self, found: LabelHealth) -> list[Block]:
         documents = "documents" if not found.unclear else "other ids" if found.chunks.count else "ids"
@@ -87,7 +89,9 @@ def _looks(found: LabelHealth) -> str:
 class BoundsSection(AnalysisSection):
     """Gold only, gold plus judge, strict bounds and judge-calibrated estimate, as requested."""
 
-    name, title, order = "bounds", "Effect of unjudged hits", 15
+    name = "bounds"
+    title = "Effect of unjudged hits"
+    order = 15
 
     def in_short(self, found: Any) -> None:
         """It was requested, so a terminal shows all of it."""

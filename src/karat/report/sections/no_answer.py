@@ -11,7 +11,9 @@ from karat.results.summary import FEW
 
 
 class NoAnswerSection(AnalysisSection):
-    name, title, order = "no_answer", "No answer", 55
+    name = "no_answer"
+    title = "No answer"
+    order = 55
 
     def show(self, found: Unanswerable) -> list[Block]:
         return [*_rates(found), *_threshold(found), *_curves(found)]

@@ -23,7 +23,9 @@ _Values: TypeAlias = dict[str, float | None]
 
 
 class Panel(ReportSection):
-    name, title, order = "panel", "Scores", 10
+    name = "panel"
+    title = "Scores"
+    order = 10
 
     def blocks(self, result: Result) -> list[Block]:
         return self._blocks(result)
@@ -120,7 +122,9 @@ def _warnings(rows: list[SummaryRow]) -> list[Block]:
 
 
 class Bands(ReportSection):
-    name, title, order = "bands", "Is that good?", 15
+    name = "bands"
+    title = "Is that good?"
+    order = 15
 
     def blocks(self, result: Result) -> list[Block]:
         found = result.bands
@@ -151,7 +155,9 @@ def _band_cells(reading: Reading, capped: bool) -> list[Cell]:
 
 
 class Spread(ReportSection):
-    name, title, order = "spread", "Spread over queries", 20
+    name = "spread"
+    title = "Spread over queries"
+    order = 20
 
     def blocks(self, result: Result) -> list[Block]:
         # A quantile of latency is a point of the spread itself.

@@ -22,7 +22,9 @@ _TRIGGER = (
 class QualitySection(AnalysisSection):
     """Correlations by metric and by segment; a warning where the gated metric does not track the signal."""
 
-    name, title, order = "quality", "Does it track quality?", 32
+    name = "quality"
+    title = "Does it track quality?"
+    order = 32
 
     def in_short(self, found: Any) -> None:
         """It was requested, so a terminal shows all of it."""

@@ -29,7 +29,9 @@ _LISTED, _LEAST_FULL, _MOST_FULL = 15_000, 20, 100  # the fewer there are, the m
 class Worst(ReportSection):
     """The worst queries, by recall@5 where it was measured."""
 
-    name, title, order = "worst", "Worst queries", 70
+    name = "worst"
+    title = "Worst queries"
+    order = 70
 
     def blocks(self, result: Result) -> list[Block]:
         return _blocks(result, SHOWN)
@@ -108,7 +110,9 @@ def _defined(names: list[str], values: dict[str, Floats]) -> dict[str, Floats]:
 class TriageSection(ReportSection):
     """For pages; `karat eval triage` is the same for a terminal."""
 
-    name, title, order = "triage", "Where it fails", 72
+    name = "triage"
+    title = "Where it fails"
+    order = 72
 
     def full_blocks(self, result: Result) -> list[Block]:
         from karat.report.fit import WHOLE

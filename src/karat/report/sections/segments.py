@@ -32,7 +32,9 @@ SHOWN = 3
 class Segments(ReportSection):
     """A table for each requested segmentation."""
 
-    name, title, order = "segments", "Segments", 30
+    name = "segments"
+    title = "Segments"
+    order = 30
 
     def blocks(self, result: Result) -> list[Block]:
         return _blocks(result, result.segment_rows) if result.segmented_by else []
@@ -108,7 +110,9 @@ def _short_band(metric: str, value: float) -> str:
 
 
 class Levels(ReportSection):
-    name, title, order = "levels", "By chunk and by document", 25
+    name = "levels"
+    title = "By chunk and by document"
+    order = 25
 
     def blocks(self, result: Result) -> list[Block]:
         means = result.means
@@ -133,7 +137,9 @@ class Levels(ReportSection):
 class OverK(ReportSection):
     """For pages only; `karat eval sweep` is the same for a terminal."""
 
-    name, title, order = "over_k", "Over k", 18
+    name = "over_k"
+    title = "Over k"
+    order = 18
 
     def full_blocks(self, result: Result) -> list[Block]:
         from karat.report.sweep import sweep_blocks  # of pages only

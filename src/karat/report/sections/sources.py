@@ -14,7 +14,9 @@ _NAME = 24
 
 
 class SourcesSection(AnalysisSection):
-    name, title, order = "sources", "Recall by source", 43
+    name = "sources"
+    title = "Recall by source"
+    order = 43
 
     def show(self, found: BySource) -> list[Block]:
         known = any(one.recall is not None for one in found.sources)

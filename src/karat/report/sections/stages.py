@@ -37,7 +37,9 @@ _TEXT = 300  # characters of a query; a table wraps them
 
 
 class WaterfallSection(AnalysisSection):
-    name, title, order = "waterfall", "Where relevant items were lost", 45
+    name = "waterfall"
+    title = "Where relevant items were lost"
+    order = 45
 
     def show(self, found: Losses) -> list[Block]:
         everything, *segments = found.rows
@@ -102,7 +104,9 @@ def _by_segment(by: str, rows: list[Loss], stages: list[str]) -> Table:
 
 
 class RouterSection(AnalysisSection):
-    name, title, order = "router", "Routing", 42
+    name = "router"
+    title = "Routing"
+    order = 42
 
     def show(self, found: Routed) -> list[Block]:
         blocks = [*_sentences(found), _chosen(found), *_confusion(found.confusion), _by_source(found)]
@@ -177,7 +181,9 @@ def _rest(count: int) -> str | None:
 
 
 class RerankerSection(AnalysisSection):
-    name, title, order = "reranker", "Retriever and reranker", 40
+    name = "reranker"
+    title = "Retriever and reranker"
+    order = 40
 
     def show(self, found: Reranked) -> list[Block]:
         raw = "; ".join(f"{row.metric} {with_interval(row)}" for row in found.raw)
@@ -228,7 +234,9 @@ def _candidates(gain: Gain) -> str:
 
 
 class RewriterSection(AnalysisSection):
-    name, title, order = "rewriter", "Query rewriting", 41
+    name = "rewriter"
+    title = "Query rewriting"
+    order = 41
 
     def show(self, found: Rewritten) -> list[Block]:
         blocks: list[Block] = [difference_table(found.differences, "original", "rewritten")]

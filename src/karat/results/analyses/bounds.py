@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -95,7 +95,7 @@ class BoundsAnalysis(Analysis):
 
     name = "bounds"
     title = "What unjudged hits leave open"
-    finds = BoundsFound
+    finds: ClassVar[type[msgspec.Struct]] = BoundsFound
 
     def need(self, setup: Setup) -> Need:
         if not setup.labelling.asked:

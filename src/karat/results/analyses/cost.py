@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -57,7 +57,7 @@ class CostAnalysis(Analysis):
 
     name = "cost"
     title = "Cost"
-    finds = Costs
+    finds: ClassVar[type[msgspec.Struct]] = Costs
 
     def need(self, setup: Setup) -> Need:
         return Need(metrics=_METRICS, facts=frozenset({"usage"}))

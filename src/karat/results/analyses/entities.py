@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -50,7 +50,7 @@ class EntityAnalysis(Analysis):
 
     name = "entities"
     title = "Entity linking"
-    finds = Linked
+    finds: ClassVar[type[msgspec.Struct]] = Linked
 
     def need(self, setup: Setup) -> Need:
         if setup.gold.fields.get("entities") is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
@@ -76,7 +76,7 @@ class EvidenceTexts(Analysis):
 
     name = "evidence"
     title = "Evidence texts"
-    finds = EvidenceFound
+    finds: ClassVar[type[msgspec.Struct]] = EvidenceFound
 
     def need(self, setup: Setup) -> Need:
         return Need(metrics=_metrics(setup.gold), facts=frozenset({LOOKED}))

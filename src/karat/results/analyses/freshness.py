@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -50,7 +50,7 @@ class FreshnessAnalysis(Analysis):
 
     name = "freshness"
     title = "Freshness"
-    finds = Fresh
+    finds: ClassVar[type[msgspec.Struct]] = Fresh
 
     def need(self, setup: Setup) -> Need:
         if not any(setup.gold.as_of):

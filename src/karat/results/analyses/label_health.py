@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -162,7 +162,7 @@ class LabelHealthAnalysis(Analysis):
 
     name = "label_health"
     title = "Label health"
-    finds = LabelHealth
+    finds: ClassVar[type[msgspec.Struct]] = LabelHealth
 
     def need(self, setup: Setup) -> Need:
         if not (setup.gold.grades > 0).any():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -51,7 +51,7 @@ class LatencyAnalysis(Analysis):
 
     name = "latency"
     title = "Latency"
-    finds = Latencies
+    finds: ClassVar[type[msgspec.Struct]] = Latencies
 
     def need(self, setup: Setup) -> Need:
         return Need(metrics=["latency"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
@@ -75,7 +75,7 @@ class NoAnswer(Analysis):
 
     name = "no_answer"
     title = "No answer"
-    finds = Unanswerable
+    finds: ClassVar[type[msgspec.Struct]] = Unanswerable
 
     def need(self, setup: Setup) -> Need:
         if not setup.gold.no_answer.any():

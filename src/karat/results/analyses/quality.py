@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -47,7 +47,7 @@ class QualityAnalysis(Analysis):
 
     name = "quality"
     title = "Does it track quality"
-    finds = QualityFound
+    finds: ClassVar[type[msgspec.Struct]] = QualityFound
 
     def need(self, setup: Setup) -> Need:
         if SIGNAL not in setup.gold.fields:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
@@ -59,7 +59,7 @@ class RerankerAnalysis(Analysis):
 
     name = "reranker"
     title = "Retriever and reranker"
-    finds = Reranked
+    finds: ClassVar[type[msgspec.Struct]] = Reranked
 
     def need(self, setup: Setup) -> Need:
         names = _metrics(setup.rules.k)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
@@ -49,7 +49,7 @@ class Rewriter(Analysis):
 
     name = "rewriter"
     title = "Query rewriting"
-    finds = Rewritten
+    finds: ClassVar[type[msgspec.Struct]] = Rewritten
 
     def need(self, setup: Setup) -> Need:
         names = _metrics(setup.rules.k)

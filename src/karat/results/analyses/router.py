@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
@@ -82,7 +82,7 @@ class Router(Analysis):
 
     name = "router"
     title = "Routing"
-    finds = Routed
+    finds: ClassVar[type[msgspec.Struct]] = Routed
 
     def need(self, setup: Setup) -> Need:
         needed = expected_sources(setup.gold, np.arange(len(setup.gold.queries)))

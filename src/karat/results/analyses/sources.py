@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
@@ -42,7 +42,7 @@ class SourcesAnalysis(Analysis):
 
     name = "sources"
     title = "Recall by source"
-    finds = BySource
+    finds: ClassVar[type[msgspec.Struct]] = BySource
 
     def need(self, setup: Setup) -> Need:
         if not setup.sourced:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -97,7 +97,7 @@ class Waterfall(Analysis):
 
     name = "waterfall"
     title = "Where relevant items were lost"
-    finds = Losses
+    finds: ClassVar[type[msgspec.Struct]] = Losses
 
     def need(self, setup: Setup) -> Need:
         return Need(

@@ -212,7 +212,8 @@ class Texts:
     """Texts by id, from the hits that were read or from the corpus."""
 
     def __init__(self, corpus: Corpus | None, lists: dict[str, list[ListedHit]], rule: DocRule) -> None:
-        self.corpus, self.rule = corpus, rule
+        self.corpus = corpus
+        self.rule = rule
         self.seen = {hit.id: hit.text for hits in lists.values() for hit in hits if hit.text}
 
     def of(self, name: str) -> str | None:
@@ -236,8 +237,12 @@ class Passages:
     """Hits and gold of one query, with the words that they share with it. With length 0, without texts."""
 
     def __init__(self, gold: Gold, row: int, texts: Texts, length: int) -> None:
-        self.gold, self.row, self.texts, self.length = gold, row, texts, length
-        self.query, self.language = gold.text(row), language_of(gold, row)
+        self.gold = gold
+        self.row = row
+        self.texts = texts
+        self.length = length
+        self.query = gold.text(row)
+        self.language = language_of(gold, row)
 
     def hit(self, hit: ListedHit) -> ShownHit:
         mark: Mark = "unjudged" if hit.grade is None else "hit" if hit.grade > 0 else "miss"

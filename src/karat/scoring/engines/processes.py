@@ -29,7 +29,9 @@ class Processes(Engine):
     name = "processes"
 
     def __init__(self, workers: int | None = None, part: int = _PART, parts: int = _PARTS) -> None:
-        self.workers, self.part, self.parts_from = workers or _cores(), part, parts
+        self.workers = workers or _cores()
+        self.part = part
+        self.parts_from = parts
         self._decided = workers is not None  # by the user
 
     def parts(self, run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:

@@ -64,7 +64,10 @@ class Spark(Engine):
             raise ConfigError("broadcast must be a number of bytes", expected="0 or more", got=broadcast)
         if partitions is not None and partitions < 1:
             raise ConfigError("partitions must be a number of tasks", expected="1 or more", got=partitions)
-        self._session, self._master, self.broadcast, self.partitions = session, master, broadcast, partitions
+        self._session = session
+        self._master = master
+        self.broadcast = broadcast
+        self.partitions = partitions
 
     @property
     def session(self) -> SparkSession:
@@ -195,7 +198,10 @@ class SparkRun(Run):
     def __init__(
         self, label: str, open_: Callable[[], tuple[DataFrame, dict[str, Schema]]], system: str | None, layout: Layout
     ) -> None:
-        self.label, self._open, self.system, self.layout = label, open_, system, layout
+        self.label = label
+        self._open = open_
+        self.system = system
+        self.layout = layout
 
     @cached_property
     def _opened(self) -> tuple[DataFrame, dict[str, Schema]]:

@@ -15,6 +15,8 @@ from karat.scoring.judged import Judged, Rules, relevance
 from karat.scoring.unjudged import OpenLists
 
 Direction = Literal["higher", "lower"]
+CutoffUse = Literal["required", "optional", "none"]
+Basis = Literal["ids", "order"]
 Level = Annotated[float, msgspec.Meta(gt=0)]
 LARGEST_CUTOFF = 2**53
 Cutoff = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_CUTOFF)]
@@ -36,7 +38,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     aliases: ClassVar[dict[str, str]] = {}  # other names → the text they stand for
     trec_eval: ClassVar[str | None] = None  # trec_eval's name, {k} for the cutoff
-    cutoff: ClassVar[Literal["required", "optional", "none"]] = "none"
+    cutoff: ClassVar[CutoffUse] = "none"
     by_tokens: ClassVar[bool] = True  # whether the cutoff may be a token budget; not where ranks are counted
     needs: ClassVar[frozenset[str]] = frozenset()  # optional columns of hits, or "latency"
     uses_hits: ClassVar[bool] = False  # needs the hits themselves, not only the judged ones
@@ -44,7 +46,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     counts_places: ClassVar[bool] = False  # its value is a number of places: at most k
     unit: ClassVar[str] = ""
     # What its value depends on: matching ids of hits and gold, and hits in the right order.
-    rests_on: ClassVar[frozenset[Literal["ids", "order"]]] = frozenset({"order"})
+    rests_on: ClassVar[frozenset[Basis]] = frozenset({"order"})
     is_share: ClassVar[bool] = True  # between 0 and 1 it is shown in percent; a reciprocal rank is not a share
     by_text: ClassVar[str | None] = None  # the same metric for evidence texts instead of ids
     version: ClassVar[int] = 1  # of the definition: increased whenever its numbers change
@@ -149,7 +151,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 class Relevance(Metric, frozen=True, kw_only=True):
     """A metric of what was found: 0 for a query that the run lacks; undefined (or 0) without relevant gold."""
 
-    rests_on = frozenset({"ids", "order"})
+    rests_on: ClassVar[frozenset[Basis]] = frozenset({"ids", "order"})
 
     rel: Level | None = None  # lowest grade that counts as relevant; default: any above 0
     level: Literal["chunk", "doc"] = "chunk"  # doc: any chunk of a relevant chunk's document counts

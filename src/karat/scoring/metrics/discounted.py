@@ -1,14 +1,14 @@
 """Metrics with a rank discount: nDCG, reciprocal rank and rank-biased precision."""
 
 # No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
 
 from karat.data.ids import Floats, Ints
 from karat.scoring.judged import Judged, relevance
-from karat.scoring.metrics.base import INFINITE, Level, Relevance
+from karat.scoring.metrics.base import INFINITE, CutoffUse, Direction, Level, Relevance
 from karat.scoring.unjudged import OpenLists
 
 _LARGEST = 500.0
@@ -30,9 +30,9 @@ class NDCG(Relevance, frozen=True, kw_only=True):
     """
 
     name = "ndcg"
-    by_text = "evidence_map"
-    cutoff = "required"
-    aliases = {
+    by_text: ClassVar[str | None] = "evidence_map"
+    cutoff: ClassVar[CutoffUse] = "required"
+    aliases: ClassVar[dict[str, str]] = {
         "ndcg_cut": "ndcg(gain=linear)",
         "retrieval-ndcg": "ndcg(gain=linear)",
         "retrieval_ndcg": "ndcg(gain=linear)",
@@ -40,7 +40,7 @@ class NDCG(Relevance, frozen=True, kw_only=True):
         "ndcg_burges": "ndcg",
         "ndcg_linear": "ndcg(gain=linear)",
     }
-    trec_eval = "ndcg_cut_{k} (gain=linear)"
+    trec_eval: ClassVar[str | None] = "ndcg_cut_{k} (gain=linear)"
 
     gain: Literal["exp", "linear"] = "exp"
 
@@ -140,11 +140,11 @@ class ReciprocalRank(Relevance, frozen=True, kw_only=True):
     """
 
     name = "mrr"
-    by_text = "evidence_mrr"
+    by_text: ClassVar[str | None] = "evidence_mrr"
     is_share = False
-    cutoff = "optional"
-    aliases = {"rr": "mrr", "recip_rank": "mrr", "reciprocal_rank": "mrr"}
-    trec_eval = "recip_rank"
+    cutoff: ClassVar[CutoffUse] = "optional"
+    aliases: ClassVar[dict[str, str]] = {"rr": "mrr", "recip_rank": "mrr", "reciprocal_rank": "mrr"}
+    trec_eval: ClassVar[str | None] = "recip_rank"
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         first = first_rank(self, judged)
@@ -177,9 +177,9 @@ class TargetRank(Relevance, frozen=True, kw_only=True):
     """
 
     name = "target_rank"
-    direction = "lower"
-    range = (1.0, float("inf"))
-    cutoff = "optional"
+    direction: ClassVar[Direction] = "lower"
+    range: ClassVar[tuple[float, float]] = (1.0, float("inf"))
+    cutoff: ClassVar[CutoffUse] = "optional"
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         first = first_rank(self, judged)
@@ -209,8 +209,8 @@ class RBP(Relevance, frozen=True, kw_only=True):
     """
 
     name = "rbp"
-    cutoff = "optional"
-    trec_eval = "rbp (p=0.9, binary gold)"
+    cutoff: ClassVar[CutoffUse] = "optional"
+    trec_eval: ClassVar[str | None] = "rbp (p=0.9, binary gold)"
 
     p: Persistence = 0.8
     top: Level | None = None  # the grade that gains the full place; default: every relevant hit does
@@ -253,8 +253,8 @@ class RBPResidual(Relevance, frozen=True, kw_only=True):
 
     name = "rbp_residual"
     version = 2  # negatives of the gold set are judged
-    direction = "lower"
-    aliases = {"rbp_resid": "rbp_residual"}
+    direction: ClassVar[Direction] = "lower"
+    aliases: ClassVar[dict[str, str]] = {"rbp_resid": "rbp_residual"}
 
     p: Persistence = 0.8
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from karat.data.ids import Bools, Floats, Ints, take_list
 from karat.matching.cover import Cover, Rule, TooLong, cover, normalise
 from karat.scoring.judged import Judged
-from karat.scoring.metrics.base import INFINITE, Metric
+from karat.scoring.metrics.base import INFINITE, CutoffUse, Metric
 
 LOOKED = "evidence_covered"  # a fact of each query that analyses request: see `Covering.looked`
 
@@ -203,7 +203,7 @@ class EvidenceMetric(Metric, frozen=True, kw_only=True):
     """A metric of texts that should be found: 0 for a query that the run lacks, undefined for one without evidence."""
 
     uses_hits = True
-    needs = frozenset({"text"})
+    needs: ClassVar[frozenset[str]] = frozenset({"text"})
 
     threshold: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None  # default: that of the evaluation
 
@@ -240,8 +240,8 @@ class Coverage(EvidenceMetric, frozen=True, kw_only=True):
     """
 
     name = "coverage"
-    cutoff = "required"
-    aliases = {"perquerycoverage": "coverage", "per_query_coverage": "coverage"}
+    cutoff: ClassVar[CutoffUse] = "required"
+    aliases: ClassVar[dict[str, str]] = {"perquerycoverage": "coverage", "per_query_coverage": "coverage"}
 
     def compute(self, found: Coverings, limit: Ints) -> Floats:
         return found.covered / found.evidences
@@ -262,7 +262,7 @@ class EvidenceRecall(Coverage, frozen=True, kw_only=True):
     """
 
     name = "evidence_recall"
-    aliases = {"evidencerecall": "evidence_recall"}
+    aliases: ClassVar[dict[str, str]] = {"evidencerecall": "evidence_recall"}
 
     def votes(self, judged: Judged) -> Floats:
         return Covering.of(judged, self.threshold).evidences.astype(np.float64)
@@ -279,8 +279,8 @@ class FullCoverage(EvidenceMetric, frozen=True, kw_only=True):
     """
 
     name = "full_coverage"
-    cutoff = "required"
-    aliases = {"fullcoverage": "full_coverage", "fullcoveragerate": "full_coverage"}
+    cutoff: ClassVar[CutoffUse] = "required"
+    aliases: ClassVar[dict[str, str]] = {"fullcoverage": "full_coverage", "fullcoveragerate": "full_coverage"}
 
     def compute(self, found: Coverings, limit: Ints) -> Floats:
         return np.equal(found.covered, found.evidences).astype(np.float64)
@@ -299,8 +299,8 @@ class EvidenceHit(EvidenceMetric, frozen=True, kw_only=True):
     """
 
     name = "evidence_hit"
-    cutoff = "required"
-    aliases = {"evidence_hit_rate": "evidence_hit", "evidencehitrate": "evidence_hit"}
+    cutoff: ClassVar[CutoffUse] = "required"
+    aliases: ClassVar[dict[str, str]] = {"evidence_hit_rate": "evidence_hit", "evidencehitrate": "evidence_hit"}
 
     def compute(self, found: Coverings, limit: Ints) -> Floats:
         return (found.covered > 0).astype(np.float64)
@@ -319,7 +319,7 @@ class EvidencePrecision(EvidenceMetric, frozen=True, kw_only=True):
     """
 
     name = "evidence_precision"
-    cutoff = "required"
+    cutoff: ClassVar[CutoffUse] = "required"
 
     def compute(self, found: Coverings, limit: Ints) -> Floats:
         places = np.unique(np.column_stack([found.query, found.rank]), axis=0)
@@ -338,8 +338,8 @@ class EvidenceReciprocalRank(EvidenceMetric, frozen=True, kw_only=True):
 
     name = "evidence_mrr"
     is_share = False
-    cutoff = "optional"
-    aliases = {"evidence_rr": "evidence_mrr"}
+    cutoff: ClassVar[CutoffUse] = "optional"
+    aliases: ClassVar[dict[str, str]] = {"evidence_rr": "evidence_mrr"}
 
     def compute(self, found: Coverings, limit: Ints) -> Floats:
         first = np.full(len(limit), INFINITE)
@@ -362,8 +362,8 @@ class EvidenceAveragePrecision(EvidenceMetric, frozen=True, kw_only=True):
     """
 
     name = "evidence_map"
-    cutoff = "optional"
-    aliases = {"evidence_ap": "evidence_map"}
+    cutoff: ClassVar[CutoffUse] = "optional"
+    aliases: ClassVar[dict[str, str]] = {"evidence_ap": "evidence_map"}
 
     def compute(self, found: Coverings, limit: Ints) -> Floats:
         covered = found.first < INFINITE
@@ -390,10 +390,13 @@ class AnswerContainment(Metric, frozen=True, kw_only=True):
     """
 
     name = "answer_containment"
-    cutoff = "required"
+    cutoff: ClassVar[CutoffUse] = "required"
     uses_hits = True
-    needs = frozenset({"text"})
-    aliases = {"answer-containment": "answer_containment", "containment": "answer_containment"}
+    needs: ClassVar[frozenset[str]] = frozenset({"text"})
+    aliases: ClassVar[dict[str, str]] = {
+        "answer-containment": "answer_containment",
+        "containment": "answer_containment",
+    }
 
     def lacks(self, judged: Judged) -> str | None:
         if not any(_answers(judged)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from karat.data.ids import Floats, Ints, keys
 from karat.scoring.dates import newer
 from karat.scoring.judged import Judged
-from karat.scoring.metrics.base import Metric, share
+from karat.scoring.metrics.base import Basis, CutoffUse, Direction, Metric, share
 
 
 def _distinct_docs(judged: Judged, limit: Ints) -> Floats:
@@ -36,11 +36,11 @@ class DistinctDocs(Metric, frozen=True, kw_only=True):
     """
 
     name = "distinct_docs"
-    range = (0.0, float("inf"))
+    range: ClassVar[tuple[float, float]] = (0.0, float("inf"))
     counts_places = True
-    cutoff = "required"
+    cutoff: ClassVar[CutoffUse] = "required"
     uses_hits = True
-    aliases = {"distinct-docs": "distinct_docs"}
+    aliases: ClassVar[dict[str, str]] = {"distinct-docs": "distinct_docs"}
 
     def score(self, judged: Judged) -> Floats:
         return _distinct_docs(judged, self.limit(judged))
@@ -60,8 +60,8 @@ class Redundancy(Metric, frozen=True, kw_only=True):
     """
 
     name = "redundancy"
-    direction = "lower"
-    cutoff = "required"
+    direction: ClassVar[Direction] = "lower"
+    cutoff: ClassVar[CutoffUse] = "required"
     uses_hits = True
     version = 2
 
@@ -95,9 +95,9 @@ class Novelty(Metric, frozen=True, kw_only=True):
     """
 
     name = "novelty"
-    cutoff = "required"
+    cutoff: ClassVar[CutoffUse] = "required"
     uses_hits = True
-    needs = frozenset({"text"})
+    needs: ClassVar[frozenset[str]] = frozenset({"text"})
 
     threshold: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.5
     shingle: Annotated[int, msgspec.Meta(ge=1)] = 3
@@ -143,9 +143,9 @@ class JudgedShare(Metric, frozen=True, kw_only=True):
     """
 
     name = "judged"
-    rests_on = frozenset({"ids", "order"})
+    rests_on: ClassVar[frozenset[Basis]] = frozenset({"ids", "order"})
     version = 2  # negatives of the gold set are judged
-    cutoff = "required"
+    cutoff: ClassVar[CutoffUse] = "required"
 
     def score(self, judged: Judged) -> Floats:
         limit = self.limit(judged)
@@ -167,10 +167,10 @@ class Returned(Metric, frozen=True, kw_only=True):
     """
 
     name = "returned"
-    rests_on = frozenset()
-    range = (0.0, float("inf"))
+    rests_on: ClassVar[frozenset[Basis]] = frozenset()
+    range: ClassVar[tuple[float, float]] = (0.0, float("inf"))
     counts_places = True
-    cutoff = "required"
+    cutoff: ClassVar[CutoffUse] = "required"
 
     def score(self, judged: Judged) -> Floats:
         return np.where(judged.present, np.minimum(judged.depth, self.limit(judged)).astype(np.float64), np.nan)
@@ -191,9 +191,9 @@ class Freshness(Metric, frozen=True, kw_only=True):
     """
 
     name = "freshness"
-    cutoff = "required"
+    cutoff: ClassVar[CutoffUse] = "required"
     uses_hits = True
-    needs = frozenset({"doc_version"})
+    needs: ClassVar[frozenset[str]] = frozenset({"doc_version"})
 
     def lacks(self, judged: Judged) -> str | None:
         if not any(judged.gold.as_of):

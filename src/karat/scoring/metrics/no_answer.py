@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
 
 from karat.data.ids import Bools, Floats, Ints
 from karat.scoring.judged import Judged
-from karat.scoring.metrics.base import Metric, Relevance
+from karat.scoring.metrics.base import CutoffUse, Direction, Metric, Relevance
 
 Threshold = Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)]  # not NaN, not infinite
 
@@ -43,8 +43,8 @@ class TopScore(Metric, frozen=True, kw_only=True):
     """
 
     name = "top_score"
-    range = (float("-inf"), float("inf"))
-    cutoff = "optional"
+    range: ClassVar[tuple[float, float]] = (float("-inf"), float("inf"))
+    cutoff: ClassVar[CutoffUse] = "optional"
     uses_hits = True
 
     of: Literal["all", "relevant"] = "all"
@@ -78,10 +78,13 @@ class FalseEvidence(Metric, frozen=True, kw_only=True):
     """
 
     name = "false_evidence"
-    direction = "lower"
-    cutoff = "required"
+    direction: ClassVar[Direction] = "lower"
+    cutoff: ClassVar[CutoffUse] = "required"
     uses_hits = True
-    aliases = {"false_evidence_rate": "false_evidence", "false-evidence-rate": "false_evidence"}
+    aliases: ClassVar[dict[str, str]] = {
+        "false_evidence_rate": "false_evidence",
+        "false-evidence-rate": "false_evidence",
+    }
 
     min_score: Threshold | None = None
 
@@ -114,9 +117,9 @@ class Miss(Relevance, frozen=True, kw_only=True):
     """
 
     name = "miss"
-    direction = "lower"
-    cutoff = "required"
-    aliases = {"miss_rate": "miss"}
+    direction: ClassVar[Direction] = "lower"
+    cutoff: ClassVar[CutoffUse] = "required"
+    aliases: ClassVar[dict[str, str]] = {"miss_rate": "miss"}
 
     min_score: Threshold | None = None
 

@@ -1,13 +1,13 @@
 """How much of the returned list is relevant."""
 
 # No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from karat.data.ids import Floats, Ints
 from karat.scoring.judged import Judged, relevance
-from karat.scoring.metrics.base import Relevance
+from karat.scoring.metrics.base import CutoffUse, Relevance
 from karat.scoring.unjudged import OpenLists
 
 
@@ -31,10 +31,10 @@ class Precision(Relevance, frozen=True, kw_only=True):
     """
 
     name = "precision"
-    by_text = "evidence_precision"
-    cutoff = "required"
-    aliases = {"p": "precision"}
-    trec_eval = "P_{k}"
+    by_text: ClassVar[str | None] = "evidence_precision"
+    cutoff: ClassVar[CutoffUse] = "required"
+    aliases: ClassVar[dict[str, str]] = {"p": "precision"}
+    trec_eval: ClassVar[str | None] = "P_{k}"
 
     by: Literal["k", "returned"] = "k"
 
@@ -78,8 +78,8 @@ class F1(Relevance, frozen=True, kw_only=True):
     """
 
     name = "f1"
-    cutoff = "required"
-    aliases = {"f": "f1", "f_measure": "f1"}
+    cutoff: ClassVar[CutoffUse] = "required"
+    aliases: ClassVar[dict[str, str]] = {"f": "f1", "f_measure": "f1"}
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         limit = self.limit(judged)
@@ -100,8 +100,12 @@ class RPrecision(Relevance, frozen=True, kw_only=True):
     """
 
     name = "rprecision"
-    aliases = {"rprec": "rprecision", "r-precision": "rprecision", "r_precision": "rprecision"}
-    trec_eval = "Rprec"
+    aliases: ClassVar[dict[str, str]] = {
+        "rprec": "rprecision",
+        "r-precision": "rprecision",
+        "r_precision": "rprecision",
+    }
+    trec_eval: ClassVar[str | None] = "Rprec"
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         return self.count_found(judged, relevant) / relevant
@@ -120,10 +124,10 @@ class AveragePrecision(Relevance, frozen=True, kw_only=True):
     """
 
     name = "map"
-    by_text = "evidence_map"
-    cutoff = "optional"
-    aliases = {"ap": "map", "map_cut": "map", "average_precision": "map"}
-    trec_eval = "map"
+    by_text: ClassVar[str | None] = "evidence_map"
+    cutoff: ClassVar[CutoffUse] = "optional"
+    aliases: ClassVar[dict[str, str]] = {"ap": "map", "map_cut": "map", "average_precision": "map"}
+    trec_eval: ClassVar[str | None] = "map"
 
     by: Literal["relevant", "found"] = "relevant"
 
@@ -151,7 +155,7 @@ class Bpref(Relevance, frozen=True, kw_only=True):
 
     name = "bpref"
     version = 2  # negatives of the gold set are judged
-    trec_eval = "bpref"
+    trec_eval: ClassVar[str | None] = "bpref"
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         good = relevance(judged.hit_grade, self.rel)

@@ -10,7 +10,7 @@ from karat.data.entities import Links, link
 from karat.data.gold import Gold
 from karat.data.ids import Floats, Ints
 from karat.scoring.judged import Judged
-from karat.scoring.metrics.base import Metric, share
+from karat.scoring.metrics.base import Basis, Metric, share
 
 
 def sources_of(value: Any) -> frozenset[str] | None:
@@ -41,9 +41,9 @@ class RouteAccuracy(Metric, frozen=True, kw_only=True):
     """
 
     name = "route_accuracy"
-    rests_on = frozenset()
-    needs = frozenset({"route"})
-    aliases = {"routing_accuracy": "route_accuracy", "router_coverage": "route_accuracy"}
+    rests_on: ClassVar[frozenset[Basis]] = frozenset()
+    needs: ClassVar[frozenset[str]] = frozenset({"route"})
+    aliases: ClassVar[dict[str, str]] = {"routing_accuracy": "route_accuracy", "router_coverage": "route_accuracy"}
 
     match: Literal["covers", "exact"] = "covers"
 
@@ -98,9 +98,9 @@ class EntityF1(Metric, frozen=True, kw_only=True):
     """
 
     name = "entity_f1"
-    rests_on = frozenset()
-    aliases = {"el_f1": "entity_f1", "entity_linking_f1": "entity_f1"}
-    needs = frozenset({"entities"})
+    rests_on: ClassVar[frozenset[Basis]] = frozenset()
+    aliases: ClassVar[dict[str, str]] = {"el_f1": "entity_f1", "entity_linking_f1": "entity_f1"}
+    needs: ClassVar[frozenset[str]] = frozenset({"entities"})
     divides: ClassVar[tuple[str, ...]] = ("gold", "run")  # the sides whose links the right ones are divided by
 
     average: Literal["macro", "micro"] = "macro"
@@ -133,13 +133,13 @@ class EntityPrecision(EntityF1, frozen=True, kw_only=True):
     """Share of the run's links that are right (see entity_f1); undefined if it linked nothing."""
 
     name = "entity_precision"
-    aliases = {"el_precision": "entity_precision"}
-    divides = ("run",)
+    aliases: ClassVar[dict[str, str]] = {"el_precision": "entity_precision"}
+    divides: ClassVar[tuple[str, ...]] = ("run",)
 
 
 class EntityRecall(EntityF1, frozen=True, kw_only=True):
     """Share of the gold's links that the run has (see entity_f1); undefined if there is nothing to link."""
 
     name = "entity_recall"
-    aliases = {"el_recall": "entity_recall"}
-    divides = ("gold",)
+    aliases: ClassVar[dict[str, str]] = {"el_recall": "entity_recall"}
+    divides: ClassVar[tuple[str, ...]] = ("gold",)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from karat.data.ids import Floats, Ints
 from karat.scoring.judged import Judged, relevance
-from karat.scoring.metrics.base import Relevance, chance, mean_chance
+from karat.scoring.metrics.base import CutoffUse, Relevance, chance, mean_chance
 from karat.scoring.unjudged import OpenLists
 
 
@@ -25,10 +25,10 @@ class Recall(Relevance, frozen=True, kw_only=True):
     """
 
     name = "recall"
-    by_text = "evidence_recall"
-    cutoff = "required"
-    aliases = {"r": "recall"}
-    trec_eval = "recall_{k}"
+    by_text: ClassVar[str | None] = "evidence_recall"
+    cutoff: ClassVar[CutoffUse] = "required"
+    aliases: ClassVar[dict[str, str]] = {"r": "recall"}
+    trec_eval: ClassVar[str | None] = "recall_{k}"
 
     average: Literal["macro", "micro"] = "macro"
 
@@ -75,9 +75,9 @@ class WeightedRecall(Relevance, frozen=True, kw_only=True):
     """
 
     name = "wrecall"
-    by_text = "evidence_recall"
-    cutoff = "required"
-    aliases = {"weighted_recall": "wrecall", "graded_recall": "wrecall"}
+    by_text: ClassVar[str | None] = "evidence_recall"
+    cutoff: ClassVar[CutoffUse] = "required"
+    aliases: ClassVar[dict[str, str]] = {"weighted_recall": "wrecall", "graded_recall": "wrecall"}
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         found = self.found(judged, self.limit(judged))
@@ -100,9 +100,9 @@ class AucRecall(Relevance, frozen=True, kw_only=True):
     """
 
     name = "auc_recall"
-    cutoff = "required"
+    cutoff: ClassVar[CutoffUse] = "required"
     by_tokens = False
-    aliases = {"recall_auc": "auc_recall"}
+    aliases: ClassVar[dict[str, str]] = {"recall_auc": "auc_recall"}
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         limit = self.limit(judged)
@@ -127,10 +127,16 @@ class AnyHit(Relevance, frozen=True, kw_only=True):
     """
 
     name = "hit"
-    by_text = "evidence_hit"
-    cutoff = "required"
-    aliases = {"hit_rate": "hit", "hit-rate": "hit", "hitrate": "hit", "success": "hit", "any_pass": "hit"}
-    trec_eval = "success_{k}"
+    by_text: ClassVar[str | None] = "evidence_hit"
+    cutoff: ClassVar[CutoffUse] = "required"
+    aliases: ClassVar[dict[str, str]] = {
+        "hit_rate": "hit",
+        "hit-rate": "hit",
+        "hitrate": "hit",
+        "success": "hit",
+        "any_pass": "hit",
+    }
+    trec_eval: ClassVar[str | None] = "success_{k}"
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         return (self.count_found(judged, self.limit(judged)) > 0).astype(np.float64)
@@ -163,9 +169,9 @@ class Complete(Relevance, frozen=True, kw_only=True):
     """
 
     name = "complete"
-    by_text = "full_coverage"
-    cutoff = "required"
-    aliases = {"success_all": "complete"}
+    by_text: ClassVar[str | None] = "full_coverage"
+    cutoff: ClassVar[CutoffUse] = "required"
+    aliases: ClassVar[dict[str, str]] = {"success_all": "complete"}
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         return np.equal(self.count_found(judged, self.limit(judged)), relevant).astype(np.float64)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from karat.data.ids import Floats, Ints, take_list
 from karat.data.passages.passage import Place, Stretch, merged, shared, size
 from karat.scoring.judged import Judged
-from karat.scoring.metrics.base import Metric
+from karat.scoring.metrics.base import CutoffUse, Metric
 
 Stretches = dict[str, list[Stretch]]  # by document
 
@@ -24,7 +24,7 @@ class _Sizes(NamedTuple):
 
 
 class _Span(Metric, frozen=True, kw_only=True):
-    cutoff = "required"
+    cutoff: ClassVar[CutoffUse] = "required"
     uses_hits = True
 
     def lacks(self, judged: Judged) -> str | None:
