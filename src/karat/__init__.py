@@ -101,4 +101,5 @@ _RENAMED = {
     "with_labels": "karat.labels.with_labels",
 }
 
-__getattr__, __dir__ = public(__name__, _WHERE, _RENAMED, ("history", "labels", "systems"))
+if not TYPE_CHECKING:  # so that type checkers and editors report unknown names
+    __getattr__, __dir__ = public(__name__, _WHERE, _RENAMED, ("history", "labels", "systems"))

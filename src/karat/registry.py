@@ -34,7 +34,7 @@ class Registry(Generic[T]):
         self.kind = kind
         self.package = package
         self.base = base
-        self.group = group or package
+        self.group: str = group or package
         self._builtin: dict[str, type[T]] | None = None
         self._plugins: dict[str, type[T]] | None = None
 

@@ -68,7 +68,7 @@ RENAMED = {
 }
 
 
-class TextOrFile(click.ParamType):  # type: ignore[type-arg]
+class _TextOrFile(click.ParamType):  # type: ignore[type-arg]
     """A text that shells complete as the name of a file, as most are."""
 
     name = "text"
@@ -84,7 +84,7 @@ class KaratCommand(click.Command):
         super().__init__(*args, **kwargs)
         for each in self.params:
             if each.type is click.STRING:
-                each.type = TextOrFile()
+                each.type = _TextOrFile()
         quiet = click.Option(
             ["--quiet"],
             is_flag=True,

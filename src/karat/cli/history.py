@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from karat.history.rows import Filter
     from karat.history.store import Store
 
-filter_options = all_of(
+filter_options: Final = all_of(
     click.option("--system", help="Only this system."),
     click.option("--branch", help="Only this branch."),
     click.option("--tag", help="Only this tag."),
@@ -29,7 +29,7 @@ filter_options = all_of(
 class Past(click.Group):
     """The group of history commands."""
 
-    command_class = KaratCommand
+    command_class: type[click.Command] | None = KaratCommand
 
 
 @click.group("history", cls=Past, short_help="List, show, tag, pin, export, import and push past runs.")

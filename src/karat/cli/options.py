@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, get_origin
+from typing import Any, Final, TypeVar, get_origin
 
 import click
 from click.shell_completion import CompletionItem
@@ -173,7 +173,7 @@ def input_files(options: Mapping[str, Any], *kinds: type) -> list[str]:
     return found
 
 
-class MetricName(click.ParamType):  # type: ignore[type-arg]
+class _MetricName(click.ParamType):  # type: ignore[type-arg]
     """One or more metrics, separated by commas, with shell completion."""
 
     name = "text"
@@ -186,31 +186,33 @@ class MetricName(click.ParamType):  # type: ignore[type-arg]
         return [CompletionItem(before + comma + name) for name in names if name.startswith(last)]
 
 
-metric_option = click.option(
+metric_option: Final = click.option(
     "--metric",
     "-m",
     "metrics",
-    type=MetricName(),
+    type=_MetricName(),
     multiple=True,
     help="Metric, such as recall@5; repeat or separate with commas. `karat metrics` lists them.",
 )
 
-gold_option = click.option("--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder.")
-run_and_gold = all_of(click.argument("run"), gold_option)
+gold_option: Final = click.option(
+    "--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder."
+)
+run_and_gold: Final = all_of(click.argument("run"), gold_option)
 
 READING = ("columns", "run_format", "gold_format", "target", "split", "system", "hits")
-query_options = options_of(Options, "columns", "gold_format", "target", "split")
-reading_options = options_of(Options, *READING)
-ranking_options = options_of(
+query_options: Final = options_of(Options, "columns", "gold_format", "target", "split")
+reading_options: Final = options_of(Options, *READING)
+ranking_options: Final = options_of(
     Options,
     *("k", "missing", "min_score", "scores", "ties", "score_width", "no_relevant", "doc_of", "normalize_ids"),
     *("no_future", "top_k"),
     *("prices", "no_answer", "fuzzy_threshold", "corpus"),
 )
-statistics_options = options_of(Options, "method", "level", "resamples", "seed", "cluster")
-grade_option = options_of(LabelOptions, "max_grade")
+statistics_options: Final = options_of(Options, "method", "level", "resamples", "seed", "cluster")
+grade_option: Final = options_of(LabelOptions, "max_grade")
 
-gate_options = all_of(
+gate_options: Final = all_of(
     click.argument("run"),
     click.option("--gold", "-g", help="Gold set; not needed if RUN is a saved result."),
     click.option("--criteria", "-c", metavar="FILE", help="File with gates.  [default: ship-criteria.yaml]"),
@@ -218,13 +220,13 @@ gate_options = all_of(
     click.option("--baseline", "-b", metavar="RUN", help="Run or saved result to compare with."),
 )
 
-save_options = all_of(
+save_options: Final = all_of(
     trust_option,
     click.option("--save/--no-save", default=None, help="Save to the history.  [default: karat.yaml, else no]"),
     click.option("--tag", "tags", multiple=True, metavar="NAME", help="Save with this tag; repeat for more."),
 )
 
-store_option = all_of(
+store_option: Final = all_of(
     click.option(
         "--store",
         metavar="PLACE",
@@ -233,26 +235,28 @@ store_option = all_of(
     trust_option,
 )
 
-chunk_options = all_of(
+chunk_options: Final = all_of(
     click.option("--chunk-words", "tokens", type=int, help="Words per chunk, for a folder of texts.  [default: 200]"),
     click.option("--chunk-overlap", "overlap", type=int, help="Words shared with the previous chunk.  [default: 40]"),
 )
 
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the number of calls and the estimated cost.")
+dry_run_option: Final = click.option(
+    "--dry-run", is_flag=True, help="Only show the number of calls and the estimated cost."
+)
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
+json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
 
 
 def output_option(about: str) -> Callable[[F], F]:
     return click.option("--output", "-o", "outputs", multiple=True, metavar="FILE", help=about)
 
 
-report_output = output_option(
+report_output: Final = output_option(
     "Write out.html, out.json or out.md. NAME=out.csv or NAME=out.parquet writes one table. Repeat for more."
 )
 
 # For commands whose -o is their main output.
-table_option = click.option(
+table_option: Final = click.option(
     "--table",
     "outputs",
     multiple=True,
@@ -260,4 +264,4 @@ table_option = click.option(
     help="Write one of the tables shown, as .csv or .parquet; repeat for more.",
 )
 
-report_options = all_of(json_option, report_output, reading_options)
+report_options: Final = all_of(json_option, report_output, reading_options)

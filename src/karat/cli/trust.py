@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 
@@ -12,7 +14,7 @@ def _trust(_: click.Context, __: click.Parameter, asked: bool) -> None:
         trust_config()
 
 
-trust_option = click.option(
+trust_option: Final = click.option(
     "--trust-config",
     is_flag=True,
     expose_value=False,

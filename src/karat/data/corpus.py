@@ -86,7 +86,7 @@ class DescribedRun(Run):
     def __init__(self, run: Run, corpus_of: Callable[[str], Corpus], rule: DocRule) -> None:
         """`corpus_of`: system → corpus; called once records of the system have been read."""
         self._run, self._corpus_of, self._rule = run, corpus_of, rule
-        self.label = run.label
+        self.label: str = run.label
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         asked = (lists,) if lists else ()  # runs without other lists need not accept the argument

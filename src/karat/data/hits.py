@@ -201,7 +201,7 @@ class LentRun(Run):
 
     def __init__(self, run: Run, systems: set[str]) -> None:
         self._run, self._systems = run, systems
-        self.label = run.label
+        self.label: str = run.label
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         first: str | None = None

@@ -240,7 +240,7 @@ class NormalizedRun(Run):
 
     def __init__(self, run: Run, normal: IdNormalizer) -> None:
         self._run, self._normal = run, normal
-        self.label = run.label
+        self.label: str = run.label
         self._asked: dict[tuple[str, str], str] = {}  # (system, query of the gold set) → its spelling in the run
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:

@@ -63,8 +63,8 @@ class KaratError(Exception):
     `code` identifies the error for programs and tests: wording may change, codes do not.
     """
 
-    exit_code = 2
-    code = "refused"
+    exit_code: int = 2
+    code: str = "refused"
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ class GuardedFolder:
 
     def __init__(self, folder: str | Path, *, writable: bool = False) -> None:
         try:
-            self.path = Path(folder).resolve(strict=True)
+            self.path: Path = Path(folder).resolve(strict=True)
         except (OSError, RuntimeError):
             raise ConfigError("no such folder", code="no-such-folder", file=str(folder), hint="--root DIR") from None
         if not self.path.is_dir():

@@ -50,7 +50,7 @@ class ParsedBytes:
     """
 
     def __init__(self) -> None:
-        self.bytes = 0  # since the last reset
+        self.bytes: int = 0  # since the last reset
 
     def add(self, size: int) -> None:
         self.bytes += size
@@ -112,8 +112,8 @@ class Source:
 
     def __init__(self, path: str | Path, *, is_run: bool = False) -> None:
         """`is_run`: count parsed bytes in PARSED."""
-        self.path = Path(path)
-        self.label = str(path)
+        self.path: Path = Path(path)
+        self.label: str = str(path)
         self.is_run = is_run
         self.document: tuple[Any, int] | None = None  # value and size, if recognition parsed the whole file
         self.wants_lines = False  # whether to find the lines of entries in a JSON document: only after an error
@@ -278,7 +278,7 @@ class SourcePart(Source):
 
     def __init__(self, whole: Source, start: int, stop: int) -> None:
         super().__init__(whole.path, is_run=whole.is_run)
-        self.label = whole.label
+        self.label: str = whole.label
         self._start = start
         self._stop = stop
         self.head, self.begin = whole.head, start

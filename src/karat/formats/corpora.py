@@ -34,7 +34,7 @@ class Corpora:
         self._chosen: dict[str, Chunker] = {}
         self._folder: str | PathLike[str] | None = None
         if isinstance(corpus, Corpus):
-            self.first = self._normalized(corpus)
+            self.first: Corpus = self._normalized(corpus)
         elif not is_text_folder(corpus):
             self.first = self._normalized(read_corpus(corpus, columns=columns))
         else:

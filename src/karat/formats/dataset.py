@@ -16,7 +16,7 @@ _KEYS = {  # names that a header may use; the first that is present counts
     "as_of_range": ("as_of_range", "AS_OF_RANGE"),
     "name": ("name",),
 }
-HEADER = frozenset({"dataset", *_KEYS["version"][:2], *_KEYS["as_of_range"]})
+HEADER: frozenset[str] = frozenset({"dataset", *_KEYS["version"][:2], *_KEYS["as_of_range"]})
 
 
 def header_of(value: Any) -> dict[str, Any]:

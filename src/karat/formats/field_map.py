@@ -57,7 +57,7 @@ class FieldMap:
     def __init__(self, entries: Iterable[tuple[str, str]], label: str | None = None, *, strict: bool = False) -> None:
         """`strict`: it is for one file, which must have every field."""
         self.strict = strict
-        self.used = set[tuple[str, str]]()
+        self.used: set[tuple[str, str]] = set()
         self._label = label
         self._entries: list[tuple[str, str]] = []
         for name, path in entries:
@@ -133,7 +133,7 @@ class RecordMap:
 
     def __init__(self, kind: FileKind, roles: Mapping[str, str]) -> None:
         self.kind = kind
-        self.roles = dict(roles)
+        self.roles: dict[str, str] = dict(roles)
         entry = ENTRY[kind]
         self._of_entry = {role: path for role, path in roles.items() if role in entry}
         self._of_record = {role: path for role, path in roles.items() if role in RECORD[kind]}

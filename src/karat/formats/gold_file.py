@@ -52,9 +52,9 @@ class GoldReader:
     """Turns entries of a gold file into columns, a batch at a time."""
 
     def __init__(self, label: str, options: ReadOptions) -> None:
-        self.builder = GoldBuilder(label)
+        self.builder: GoldBuilder = GoldBuilder(label)
         lists = ITEMS if options.target is None else None  # else another field is requested
-        self.decoder = RecordDecoder(GoldEntry, freed=options.target, lists=lists)
+        self.decoder: RecordDecoder[GoldEntry] = RecordDecoder(GoldEntry, freed=options.target, lists=lists)
         self.header: dict[str, Any] = {}
         self._label, self._target = label, options.target
         # Parts of the builder's columns; concatenated once, since they may be arrays.

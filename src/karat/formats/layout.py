@@ -48,7 +48,7 @@ class Layout:
     roles = _ROLES
 
     def __init__(self, columns: Mapping[str, str] | None = None, label: str | None = None) -> None:
-        self.columns = dict(columns or {})
+        self.columns: dict[str, str] = dict(columns or {})
         self._said = f", as {label} says" if label else ""
         for role, name in self.columns.items():
             if role not in _ROLES:

@@ -218,7 +218,7 @@ class MappedRun(RunLog):
     ) -> None:
         super().__init__(label, records, system, hits, needed=needed)
         self._fields = fields
-        self.score_field = fields.roles.get("score")
+        self.score_field: str | None = fields.roles.get("score")
 
     def _like(self, records: Any, hits: str, *, needed: bool) -> RunLog:
         return MappedRun(self.label, records, self._system, hits, needed=needed, fields=self._fields)

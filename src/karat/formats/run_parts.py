@@ -278,7 +278,7 @@ class ListSlice:
         self.lines: list[Sequence[int | None]] = []
         self.places: list[Ints | None] = []
         self.counts: list[Ints] = []
-        self.size = 0
+        self.size: int = 0
         self.ids: list[list[str] | Packed] = []
         self.numbers: dict[str, list[Floats]] = {"score": [], "rank": []}
         self.docs: list[str] = []
@@ -331,10 +331,10 @@ class Slice(ListSlice):
 
     def __init__(self, system: str, name: str, wanted: frozenset[str], large: bool, others: Iterable[str] = ()) -> None:
         super().__init__(system, name, wanted, large)
-        self.timed = "latency" in wanted
+        self.timed: bool = "latency" in wanted
         self.latency: list[tuple[int, Mapping[str, Floats]]] = []
         self.fields: dict[str, list[Any]] = {name: [] for name in _QUERY_FIELDS}
-        self.others = [ListSlice(system, other, wanted, large) for other in others]
+        self.others: list[ListSlice] = [ListSlice(system, other, wanted, large) for other in others]
 
     def add(self, part: SystemRecords) -> None:
         if self.timed:

@@ -41,8 +41,8 @@ class Spilling(Run):
     def __init__(self, run: Run, depth: int, scores: ScoreMeaning | None = None) -> None:
         """`scores`: their meaning, which decides what the first hits are; None: as the hits say."""
         self._run, self._depth, self._scores = run, depth, scores
-        self.label = run.label
-        self.threaded = run.threaded
+        self.label: str = run.label
+        self.threaded: bool = run.threaded
         self._kept: _SliceFile | None = None  # by the last pass
         self._columns = frozenset[str]()  # read by the last pass
 
@@ -84,8 +84,8 @@ class HeldRun(Run):
 
     def __init__(self, run: Run, columns: frozenset[str], lists: frozenset[str] = frozenset()) -> None:
         self._run, self._columns, self._lists = run, columns, lists
-        self.label = run.label
-        self.threaded = run.threaded
+        self.label: str = run.label
+        self.threaded: bool = run.threaded
         self._held: list[_HeldSlice] | None = None
         self._audit = Audit()  # filled by the pass
 

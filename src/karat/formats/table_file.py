@@ -116,8 +116,8 @@ class ParquetColumns:
     def __init__(self, source: Source) -> None:
         self._scan = Scan(source.label)
         self._schema = self._scan.schema()
-        self.height = self._scan.height()
-        self.columns = self._schema.names()
+        self.height: int = self._scan.height()
+        self.columns: list[str] = self._schema.names()
 
     def __getitem__(self, name: str) -> pl.Series:
         return self._scan.rows({name: name}, 0, self.height)[name]

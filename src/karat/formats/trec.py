@@ -46,7 +46,7 @@ class TrecRun(Run):
     threaded = True
 
     def __init__(self, source: Source, system: str | None = None) -> None:
-        self.label = source.label
+        self.label: str = source.label
         self._source = source
         self._system = system
         self._scattered: list[list[int]] = []  # offsets of each stretch, for queries with scattered lines

@@ -17,4 +17,5 @@ _WHERE = {
     "open_store": "karat.history.location",
     "save_result": "karat.history.location",
 }
-__getattr__, __dir__ = public(__name__, _WHERE)
+if not TYPE_CHECKING:  # so that type checkers and editors report unknown names
+    __getattr__, __dir__ = public(__name__, _WHERE)

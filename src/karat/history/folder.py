@@ -29,7 +29,7 @@ class FolderStore(Store):
     is_near = True
 
     def __init__(self, folder: Path, *, create: bool = True, up_to: int = CURRENT) -> None:
-        self.label = str(folder)
+        self.label: str = str(folder)
         self._folder = folder
         self._runs = folder / "runs"
         if create:

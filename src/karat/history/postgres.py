@@ -32,7 +32,7 @@ class PostgresStore(Store):
 
     def __init__(self, url: str, *, up_to: int = CURRENT) -> None:
         keep_password_of(url)
-        self.label = without_password(url)
+        self.label: str = without_password(url)
         self._url = _SCHEME.sub("postgresql://", url, count=1)
         # One connection for reads and one for writes, so that reads do not wait for writes.
         self._locks = {False: threading.RLock(), True: threading.RLock()}

@@ -42,4 +42,5 @@ _WHERE = {
     "read_labels": "karat.labels.files",
     "with_labels": "karat.labels.labelled_gold",
 }
-__getattr__, __dir__ = public(__name__, _WHERE)
+if not TYPE_CHECKING:  # so that type checkers and editors report unknown names
+    __getattr__, __dir__ = public(__name__, _WHERE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import chain, count
@@ -60,7 +60,9 @@ class Session:
         self._read()
 
     def _read(self) -> None:
-        self.given = {pair: grade for pair, grade in self._log.given(self.annotator).items() if pair in self.pool}
+        self.given: dict[Key, float | None] = {
+            pair: grade for pair, grade in self._log.given(self.annotator).items() if pair in self.pool
+        }
 
     @property
     def current(self) -> PoolEntry | None:
@@ -165,9 +167,9 @@ class PoolAtDesk:
 
     def __init__(self, name: str, entries: Sequence[PoolEntry]) -> None:
         self.name = name
-        self.entries = by_key(entries)
-        self.queries = len({key.query for key in self.entries})
-        self.order = lru_cache(_ORDERS)(self._order)
+        self.entries: dict[Key, PoolEntry] = by_key(entries)
+        self.queries: int = len({key.query for key in self.entries})
+        self.order: Callable[[str], dict[Key, PoolEntry]] = lru_cache(_ORDERS)(self._order)
 
     def _order(self, annotator: str) -> dict[Key, PoolEntry]:
         """A random order, always the same for one annotator, with the passages of a query together."""
@@ -189,7 +191,7 @@ class Desk:
         judges: Labels | None = None,
         highest: int = 2,
     ) -> None:
-        self.pools = {name: PoolAtDesk(name, entries) for name, entries in (pools or {}).items()}
+        self.pools: dict[str, PoolAtDesk] = {name: PoolAtDesk(name, entries) for name, entries in (pools or {}).items()}
         self.highest = highest
         self._log, self._lock = log, Lock()
         self._judges = judges or Labels()

@@ -307,13 +307,14 @@ class LabelLog:
     """Opens or continues a labels file. A partial last line, left by a crash, is removed. `labels`: what it had."""
 
     def __init__(self, path: str | PathLike[str], *, highest: float = HIGHEST) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._file = LineFile(self.path)
         self._given: dict[str, dict[Key, float | None]] = {}
         try:
             lines = self._file.lines()
             self.labels: Labels = read_labels(path, highest=highest, may_be_empty=True)
-            self.lines = [msgspec.json.decode(line, type=Label) for line in lines if line.strip()]  # with replaced ones
+            # With replaced ones.
+            self.lines: list[Label] = [msgspec.json.decode(line, type=Label) for line in lines if line.strip()]
         except (NotContinued, msgspec.MsgspecError):  # or not JSONL: a JSON list, a compressed file
             self._file.close()
             hint = "choose another file with -o"

@@ -91,7 +91,7 @@ class Chat:
         self.model = model
         self.timeout = timeout
         self.retries = retries
-        self.url = check_url(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI, _ADDRESS)
+        self.url: str = check_url(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI, _ADDRESS)
         self._secrets = Secrets()
         self._headers = self._authorization()
         self._http = Http(self._secrets, extra="llm")

@@ -184,7 +184,7 @@ class Http:
         if extra is not None and find_spec("httpx2") is None:  # report it now, not for every query
             raise MissingExtra("sending requests", "httpx2", extra)
         self.secrets = secrets
-        self.retry = retry or Retry()
+        self.retry: Retry = retry or Retry()
         self._extra = extra
         self._largest = largest
 

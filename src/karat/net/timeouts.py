@@ -26,9 +26,9 @@ class TooSlow(KaratError):
     """The time limit has passed. For retries it counts as a lost connection."""
 
     code = "too-slow"
-    status = None
-    wait = None
-    lost = True
+    status: int | None = None
+    wait: float | None = None
+    lost: bool = True
 
     def __init__(self, timeout: float, where: str = "") -> None:
         super().__init__(f"{where}: no answer within {timeout:g} s".removeprefix(": "))

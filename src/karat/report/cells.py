@@ -39,7 +39,12 @@ from karat.scoring.metrics.grammar import parse_metric
 _NUMBER = re.compile(r"\d(?:[\d./:→ +−-]|,(?! ))*(?:e[-+]?\d+)?(?: ?(?:ms|s|%))?")
 _NUMBERS = re.compile(r"(?:[-+−–\d.%\s]|,(?! )|\[[-+−–\d.,%\s]*\]|ms|pp)+")  # 0.318 [0.27, 0.37]
 _LINE = 110  # characters of a hit's text in a table
-STATES = {"hit": "✓ hit", "miss": "✗ miss", "unjudged": "? unjudged", None: ""}  # never colour alone
+STATES: dict[str | None, str] = {
+    "hit": "✓ hit",
+    "miss": "✗ miss",
+    "unjudged": "? unjudged",
+    None: "",
+}  # never colour alone
 
 
 def value_cell(row: SummaryRow, unit: str = "") -> Interval:

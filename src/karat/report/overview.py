@@ -19,7 +19,7 @@ SURE = (
     "not proven."
 )
 # Finding → the sections that show its numbers, the most relevant first. The scores are on every page.
-EXPLAINED_BY = {
+EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "labels_gone": ("label_health",),
     "short_lists": ("audit",),
     "repeated_hits": ("audit",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from karat.data.prices import is_currency, money
 from karat.results.summary import Limits, SummaryRow
@@ -185,10 +185,10 @@ def _between(estimate: _Estimated, form: Callable[[float], str], unit: str = "")
     return f"{form(estimate.value)}{unit} ({form(low)} to {form(high)})"
 
 
-share_of = partial(_between, form=percent)  # 37% (34% to 40%)
-points_of = partial(_between, form=lambda value: f"{value * 100:.0f}", unit=" points")  # 12 points (9 to 15)
-ms_of = partial(_between, form="{:.0f}".format, unit=" ms")  # 320 ms (290 to 350)
-decimal_of = partial(_between, form="{:.2f}".format)  # 0.71 (0.66 to 0.76)
+share_of: Final = partial(_between, form=percent)  # 37% (34% to 40%)
+points_of: Final = partial(_between, form=lambda value: f"{value * 100:.0f}", unit=" points")  # 12 points (9 to 15)
+ms_of: Final = partial(_between, form="{:.0f}".format, unit=" ms")  # 320 ms (290 to 350)
+decimal_of: Final = partial(_between, form="{:.2f}".format)  # 0.71 (0.66 to 0.76)
 
 
 def enumerated(names: Sequence[str], last: str = "and", most: int = 3) -> str:

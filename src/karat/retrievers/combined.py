@@ -30,11 +30,11 @@ class Hybrid(Retriever):
     ) -> None:
         if prefetch < 1 or constant < 0:
             raise ConfigError("prefetch must be 1 or more, the constant 0 or more", got=f"{prefetch}, {constant}")
-        self.first = first or make_retriever("bm25")
-        self.second = second or make_retriever("dense")
+        self.first: Retriever = first or make_retriever("bm25")
+        self.second: Retriever = second or make_retriever("dense")
         self.prefetch = prefetch
         self.constant = constant
-        self.searches_corpus = self.first.searches_corpus or self.second.searches_corpus
+        self.searches_corpus: bool = self.first.searches_corpus or self.second.searches_corpus
 
     def index(self, corpus: Corpus) -> None:
         self.first.index(corpus)
@@ -91,12 +91,12 @@ class Rerank(Retriever):
     ) -> None:
         if top_n < 1:
             raise ConfigError("must be 1 or more", field="top_n", got=top_n)
-        self.first = first or make_retriever("bm25")
+        self.first: Retriever = first or make_retriever("bm25")
         self.reranker = reranker
         self.top_n = top_n
         self.request = request
         self.headers = headers
-        self.searches_corpus = self.first.searches_corpus
+        self.searches_corpus: bool = self.first.searches_corpus
         self._reranker = make_reranker(reranker, request, headers)
         self._corpus: Corpus | None = None
 

@@ -33,8 +33,8 @@ class _Server(Retriever):
     searches_corpus = False
 
     def _connect(self, url: str, headers: dict[str, str] | None, retries: int) -> None:
-        self.url = check_url(url)
-        self.headers = headers or {}
+        self.url: str = check_url(url)
+        self.headers: dict[str, str] = headers or {}
         self.retries = retries
         self._secrets = Secrets()
         self._http = Http(self._secrets, Retry(retries + 1))
@@ -70,10 +70,12 @@ class HttpEndpoint(_Server):
         self._connect(url, headers, retries)
         in_url = params is not None or "{query}" in url
         self.method = method or ("GET" if in_url and request is None else "POST")
-        self.request = (
+        self.request: dict[str, Any] | None = (
             {"query": "{query}", "k": "{k}"} if request is None and self.method == "POST" and not in_url else request
         )
-        self.params = {"query": "{query}", "k": "{k}"} if self.method == "GET" and not in_url else params
+        self.params: dict[str, Any] | None = (
+            {"query": "{query}", "k": "{k}"} if self.method == "GET" and not in_url else params
+        )
         self.hits = hits
         self.id = id
         self.score = score
@@ -136,8 +138,10 @@ class Elasticsearch(_Server):
         if not urlsplit(self.url).path.strip("/"):
             what = "the address has no index"
             raise ConfigError(what, code="bad-address", got=url, expected="http://host:9200/index")
-        self.fields = fields or ["title", "text"]
-        self.request = request or {"query": {"multi_match": {"query": "{query}", "fields": self.fields}}}
+        self.fields: list[str] = fields or ["title", "text"]
+        self.request: dict[str, Any] = request or {
+            "query": {"multi_match": {"query": "{query}", "fields": self.fields}}
+        }
         self._paths = {"chunk_id": "_id", "score": "_score", **stored_paths("_source", id, text)}
         self._filled = self._secrets.fill([self.url, self.request, self.headers])
 
@@ -192,7 +196,7 @@ class Qdrant(_Server):
         self.id = id
         self.text = text
         server, self._collection = _parts(self.url)
-        self.request = request or {"query": "{vector}", **({"using": using} if using else {})}
+        self.request: dict[str, Any] = request or {"query": "{vector}", **({"using": using} if using else {})}
         self._paths = {"chunk_id": "id", "score": "score", **stored_paths("payload", id, text)}
         self._server, self._body, self._sent = self._secrets.fill([server, self.request, self.headers])
         self._embedder = make_embedder(model, embeddings, key) if "{vector}" in str(self.request) else None

@@ -19,7 +19,11 @@ lt:lithuanian nb:norwegian ne:nepali nl:dutch nn:norwegian no:norwegian pl:polis
 ru:russian sr:serbian sv:swedish ta:tamil tr:turkish
 """
 # Settings for the run log: runs with different words are different runs.
-ANALYZER = {"least_letters": 2, "stop_words": "bm25s, en: Lucene, en queries: NLTK", "stemmer": "snowball, en: porter"}
+ANALYZER: dict[str, int | str] = {
+    "least_letters": 2,
+    "stop_words": "bm25s, en: Lucene, en queries: NLTK",
+    "stemmer": "snowball, en: porter",
+}
 _LANGUAGES: dict[str, str] = dict(entry.split(":") for entry in _NAMES.split())
 # Thai, Lao, Myanmar, Khmer; Hangul, whose particles stick to the word; kana and Han.
 _UNSPACED = re.compile(

@@ -39,4 +39,5 @@ _WHERE = {
     "stress_test": "karat.systems.stress.stress",
     "synthesize_gold": "karat.systems.synthesize.synthesize",
 }
-__getattr__, __dir__ = public(__name__, _WHERE)
+if not TYPE_CHECKING:  # so that type checkers and editors report unknown names
+    __getattr__, __dir__ = public(__name__, _WHERE)

@@ -178,7 +178,7 @@ class Asker:
         self.min_score = min_score
         self._rewrite = load_callable(rewrite)
         self._rewriter = None if rewrite is None else title_of(rewrite)
-        self.askings = repeat + (rewrite is not None)
+        self.askings: int = repeat + (rewrite is not None)
         self.counts: Counter[str] = Counter()
         self.examples: dict[str, list[str]] = {}
 
@@ -353,10 +353,10 @@ class RunFile(_Records):
             raise self._refusal("it is not a run log") from None
         checked = list(map(self._checked, lines))
         kept = {query: line for query, line, error in checked if error is None or not retry}
-        self.done = set(kept)
+        self.done: set[str] = set(kept)
         errors = [] if retry else [(query, error) for query, _, error in checked if error is not None]
-        self.failed = len(errors)
-        self.first_error = f"{errors[0][0]}: {errors[0][1]}" if errors else None
+        self.failed: int = len(errors)
+        self.first_error: str | None = f"{errors[0][0]}: {errors[0][1]}" if errors else None
         if len(kept) < len(lines):
             self._file.replace(b"".join(kept.values()))
         self._waiting: list[bytes] = []

@@ -160,7 +160,9 @@ class WatchedConnection(H11Protocol):
         if self.transport.get_write_buffer_size():  # the response is still being read: not idle yet
             self._unset_keepalive_if_required()
             again = self.timeout_keep_alive
-            self.timeout_keep_alive_task = self.loop.call_later(again, self.timeout_keep_alive_handler)
+            self.timeout_keep_alive_task: asyncio.TimerHandle | None = self.loop.call_later(
+                again, self.timeout_keep_alive_handler
+            )
             self._watch_reading()
         else:
             super().timeout_keep_alive_handler()

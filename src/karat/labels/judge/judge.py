@@ -22,7 +22,7 @@ from karat.labels.judge.canaries import Canary, CanaryCount, count_canaries, is_
 from karat.labels.judge.judges import USUAL_TOKENS, FunctionModel, Judge, JudgeVerdict, Prompt, missing, read_prompt
 from karat.labels.options import JudgeOptions
 from karat.llm.chat import Chat, NoReply
-from karat.llm.client import CostEstimate, Progress, Spending, chat_of, client_of, each
+from karat.llm.client import Client, CostEstimate, Progress, Spending, chat_of, client_of, each
 from karat.options.option import takes
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Judging:
     def __init__(self, pool: str | PathLike[str] | Iterable[PoolEntry], **options: Unpack[JudgeKeywords]) -> None:
         asked = JudgeOptions(**options)
         self.prices: Prices | None = None if asked.prices is None else read_prices(asked.prices)
-        self.label = str(pool) if isinstance(pool, (str, PathLike)) else "a pool"
+        self.label: str = str(pool) if isinstance(pool, (str, PathLike)) else "a pool"
         self._workers = asked.workers
         self._entries = read_pool(pool) if isinstance(pool, (str, PathLike)) else list(pool)
         if not self._entries:
@@ -77,9 +77,9 @@ class Judging:
         self._mixed = [*self._tasks, *(_Task(c.query, c.passage, canary=c) for c in self._canaries)]
         random.Random(asked.seed).shuffle(self._mixed)
         model = _model(asked)
-        self.client = client_of(model, asked)
+        self.client: Client = client_of(model, asked)
         self._judge = Judge(self.client, None if isinstance(model, FunctionModel) else _prompt(asked.prompt))
-        self.annotator = asked.annotator or self.client.model.model
+        self.annotator: str = asked.annotator or self.client.model.model
 
     def _lent(self, corpus: Any) -> list[_Task]:
         """The pairs with both texts; a corpus provides missing passages."""

@@ -99,7 +99,7 @@ class Judge:
     def __init__(self, client: Client, prompt: Prompt | None) -> None:
         self.client = client
         self._prompt = prompt
-        self.version = None if prompt is None else prompt.version
+        self.version: str | None = None if prompt is None else prompt.version
 
     def request(self, query: str, passage: str) -> Request:
         if self._prompt is not None:
@@ -143,8 +143,8 @@ class FunctionModel:
         if isinstance(found, type) or not callable(found):
             expected = "a function (query, passage) → 0, 1 or 2"
             raise ConfigError(f"{target!r} is not a judge", code="bad-callable", expected=expected)
-        self.model = title_of(target)
-        self.url = f"code {code_hash(found)}"
+        self.model: str = title_of(target)
+        self.url: str = f"code {code_hash(found)}"
         self._function, self._timeout = found, timeout
         _refuse_other_arguments(found, self.model)
 

@@ -45,7 +45,7 @@ class HostClient:
     def __init__(self, headers: dict[str, str], token: str, timeout: float) -> None:
         self._headers, self._timeout = headers, timeout
         self._http = Http(Secrets(token), extra=None)
-        self.redact = self._http.secrets.redact
+        self.redact: Callable[[str], str] = self._http.secrets.redact
 
     def send(self, method: str, url: str, payload: object = None) -> Response:
         target = url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from karat.report.blocks import Block, Cell, Column, Link, Table, Text, Tile, Tiles
 from karat.report.overview import SURE, places_of, score_note
@@ -24,7 +25,7 @@ class Findings(ReportSection):
     name = "findings"
     title = "What to do"
     order = 85
-    page_order = 6
+    page_order: ClassVar[int | None] = 6
 
     def blocks(self, result: Result) -> list[Block]:
         return finding_blocks(result.findings) if result.findings else _no_finding(result)

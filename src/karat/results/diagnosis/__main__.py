@@ -9,6 +9,13 @@ from karat.files.atomic_write import write_whole
 from karat.results.diagnosis.diagnose import reference
 
 START, END = "<!-- rules -->\n", "<!-- /rules -->"
-page = Path(sys.argv[1])
-before, _, rest = page.read_text(encoding="utf-8").partition(START)
-write_whole(page, f"{before}{START}{reference()}{END}{rest.partition(END)[2]}".encode())
+
+
+def main() -> None:
+    page = Path(sys.argv[1])
+    before, _, rest = page.read_text(encoding="utf-8").partition(START)
+    write_whole(page, f"{before}{START}{reference()}{END}{rest.partition(END)[2]}".encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from karat.data.prices import money
 from karat.results.diagnosis import thresholds as at
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from karat.results.differences import Difference
 
 TABLE: RuleTable[Mapping[str, Difference]] = RuleTable()
-rule = TABLE.rule
+rule: Final = TABLE.rule
 _TIMES = ("latency_p50", "latency_p90")
 
 

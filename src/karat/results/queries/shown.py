@@ -214,7 +214,7 @@ class Texts:
     def __init__(self, corpus: Corpus | None, lists: dict[str, list[ListedHit]], rule: DocRule) -> None:
         self.corpus = corpus
         self.rule = rule
-        self.seen = {hit.id: hit.text for hits in lists.values() for hit in hits if hit.text}
+        self.seen: dict[str, str] = {hit.id: hit.text for hits in lists.values() for hit in hits if hit.text}
 
     def of(self, name: str) -> str | None:
         if name in self.seen:
@@ -241,8 +241,8 @@ class Passages:
         self.row = row
         self.texts = texts
         self.length = length
-        self.query = gold.text(row)
-        self.language = language_of(gold, row)
+        self.query: str | None = gold.text(row)
+        self.language: str | None = language_of(gold, row)
 
     def hit(self, hit: ListedHit) -> ShownHit:
         mark: Mark = "unjudged" if hit.grade is None else "hit" if hit.grade > 0 else "miss"

@@ -29,7 +29,7 @@ class Processes(Engine):
     name = "processes"
 
     def __init__(self, workers: int | None = None, part: int = _PART, parts: int = _PARTS) -> None:
-        self.workers = workers or _cores()
+        self.workers: int = workers or _cores()
         self.part = part
         self.parts_from = parts
         self._decided = workers is not None  # by the user

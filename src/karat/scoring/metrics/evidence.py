@@ -133,7 +133,7 @@ class Covering:
             for place, row in enumerate(judged.queries.tolist()):
                 if not judged.gold.no_answer[row]:
                     self._wanted[place] = [normalise(text) for text in column[row] or ()]
-        self.evidences = np.fromiter(map(len, self._wanted), np.int64, judged.n)
+        self.evidences: Ints = np.fromiter(map(len, self._wanted), np.int64, judged.n)
         self._before = np.cumsum(self.evidences) - self.evidences
         self._looked = np.zeros(judged.n, np.int64)
         self._pairs: list[_Pair] = []

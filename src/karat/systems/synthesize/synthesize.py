@@ -22,7 +22,7 @@ from karat.errors import shorten
 from karat.files.atomic_write import write_whole
 from karat.formats.corpus import read_corpus
 from karat.llm.chat import NoReply
-from karat.llm.client import CostEstimate, Progress, Spending, chat_of, client_of, cost_of, each
+from karat.llm.client import Client, CostEstimate, Progress, Spending, chat_of, client_of, cost_of, each
 from karat.matching.near_duplicates import near_duplicates
 from karat.options.option import takes
 from karat.systems.synthesize import prompts
@@ -67,14 +67,14 @@ class Synthesizing:
     def __init__(self, corpus: Any, **options: Unpack[SynthesisKeywords]) -> None:
         asked = SynthesisOptions(**options)
         self.prices: Prices | None = None if asked.prices is None else read_prices(asked.prices)
-        self.corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
+        self.corpus: Corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
         self._n, self._seed, self._workers = asked.n, asked.seed, asked.workers
         without = round(asked.n * asked.no_answer_share)
         self._targets = {True: asked.n - without, False: without}
         # Drawn separately, so that the share of one does not change the queries of the other.
         self._wishes = {has: wishes(self.corpus, asked.seed + (not has), has) for has in (True, False)}
         self._first = {has: list(islice(self._wishes[has], count)) for has, count in self._targets.items()}
-        self.client = client_of(chat_of(asked.model, asked), asked)
+        self.client: Client = client_of(chat_of(asked.model, asked), asked)
         self._maker = Maker(self.client, self.corpus, searched=without > 0)
 
     def estimate(self) -> CostEstimate:

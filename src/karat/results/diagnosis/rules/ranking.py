@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from karat.results.diagnosis.finding import MissingEvidence, Number, Proof, Rule
 from karat.results.numbers import decimal_of, enumerated, percent, points_of, share_of
 
 TABLE: RuleTable[Evidence] = RuleTable()
-rule = TABLE.rule
+rule: Final = TABLE.rule
 
 
 @rule(

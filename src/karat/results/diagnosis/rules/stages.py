@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from karat.results.summary import FEW
 from karat.statistics.significance import apart_p, holm
 
 TABLE: RuleTable[Evidence] = RuleTable()
-rule = TABLE.rule
+rule: Final = TABLE.rule
 _ROUNDING = 1e-9
 
 
