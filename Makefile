@@ -122,7 +122,7 @@ clean:
 	@touch $@ .venv/.core
 
 .venv/.test: .venv/bin/python $(SET_UP)
-	@echo 'Installing what the tests need into .venv (Spark, PostgreSQL, a browser driver and more): about 800 MB to download.'
+	@echo 'Installing what the tests need into .venv (Spark, PostgreSQL, a browser driver and more): about 870 MB to download.'
 	$(PIP) --editable '.[test]'
 	@touch $@ .venv/.demo .venv/.core
 
