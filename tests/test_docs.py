@@ -190,6 +190,7 @@ def test_the_labels_page_has_every_field(name: str, struct: type[msgspec.Struct]
         "llms.txt",
         "examples/notebooks/README.md",
         "benchmarks/README.md",
+        *(f"docs/decisions/{page.name}" for page in sorted((ROOT / "docs" / "decisions").glob("*.md"))),
     ],
 )
 def test_links_lead_somewhere(page: str) -> None:

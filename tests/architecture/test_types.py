@@ -1,4 +1,4 @@
-"""What type checkers and editors know of Karat: pyright's own measure of a typed package, and a program that uses it."""
+"""What type checkers know of Karat: pyright's own measure of a typed package, and a program that uses Karat."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ DEMO_TAG = '"mended"'
 def test_no_page_and_no_message_uses_banned_phrases() -> None:
     root = Path(__file__).parents[2]
     sources = [path for ending in ("py", "html", "yml") for path in (root / "src").rglob(f"*.{ending}")]
-    pages = [*(root / "docs").glob("*.md"), *(root / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
+    pages = [*(root / "docs").rglob("*.md"), *(root / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
     found = [
         f"{path.relative_to(root)}:{number}: {line.strip()}"
         for path in sorted({*sources, *pages})
