@@ -101,15 +101,19 @@ def test_the_demo_without_static_embeddings_runs_bm25_and_says_so(tmp_path: Path
 
 
 def test_the_readme_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the very lines that the README shows as a run and a gold set."""
+    """On the very lines that the README shows as a run, a gold set and a label."""
     readme = (ROOT / "README.md").read_text()
-    run, gold = re.findall(r"```json\n(.*?)```", readme, re.S)
+    run, gold, label = re.findall(r"```json\n(.*?)```", readme, re.S)
     for name in ("run", "old", "new"):
         (tmp_path / f"{name}.jsonl").write_text(run)
     (tmp_path / "gold.jsonl").write_text(gold)
+    (tmp_path / "human.jsonl").write_text(label)
     monkeypatch.chdir(tmp_path)
-    command = ["eval", "run.jsonl", "--gold", "gold.jsonl", "-o", "result.json"]
-    subprocess.run([sys.executable, "-m", "karat.cli.main", *command], check=True, capture_output=True)
+    for command in (
+        ["eval", "run.jsonl", "--gold", "gold.jsonl", "-o", "result.json"],
+        ["labels", "merge", "human.jsonl", "--gold", "gold.jsonl", "-o", "gold_v2.jsonl"],
+    ):
+        subprocess.run([sys.executable, "-m", "karat.cli.main", *command], check=True, capture_output=True)
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", readme, re.S):
         exec(block, names)

@@ -330,6 +330,85 @@ def test_help_promises_what_there_is() -> None:
         assert karat(name, "--help").returncode == 0
 
 
+def test_help_all_of_groups_shows_every_command() -> None:
+    from karat.cli.main import every_command
+
+    everything = karat("--help-all").stdout
+    assert all(re.search(rf"^  {name}\s", everything, re.M) for name in every_command())
+    labels = karat("labels", "--help-all").stdout
+    assert all(option in labels for option in ("--annotator", "--only-differences", "--adjudicator", "--version"))
+    assert "Sub-commands:" in karat("eval", "--help").stdout
+
+
+def test_exit_codes_are_worded_once() -> None:
+    words = "Exit codes: 0 success, 1 a gate failed, 2 could not judge (bad input or usage)."
+    files = [(ROOT / name).read_text() for name in ("README.md", "SKILL.md", "docs/gates.md")]
+    for text in (*files, karat("--help").stdout, karat("gate", "--help").stdout):
+        assert words in " ".join(text.split())
+
+
+@pytest.mark.parametrize("old", ["triage", "sweep"])
+def test_the_hint_for_a_command_of_0_1_works(small: Path, old: str) -> None:
+    assert karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-o", "result.json", cwd=small).returncode == 0
+    for given in (["result.json"], ["run.jsonl", "--gold", "gold.jsonl"]):
+        done = karat(old, *given, cwd=small)
+        hint = re.search(r"^hint: karat (.*)$", done.stderr, re.M)
+        assert done.returncode == 2
+        assert hint is not None
+        again = karat(*hint[1].split(), cwd=small)
+        assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.parametrize(
+    ("runs", "endings"),
+    [(["run.jsonl"], "html json md csv parquet"), (["run.jsonl", "run.jsonl"], "html json md csv parquet tex")],
+)
+def test_an_unknown_ending_gets_a_list_of_those_that_work(small: Path, runs: list[str], endings: str) -> None:
+    refused = karat("eval", *runs, "--gold", "gold.jsonl", "-o", "out.xyz", cwd=small)
+    assert refused.returncode == 2
+    assert all(f".{ending}" in refused.stderr for ending in endings.split())
+    for ending in endings.split():
+        done = karat("eval", *runs, "--gold", "gold.jsonl", "-o", f"out.{ending}", cwd=small)
+        assert done.returncode == 0, done.stderr
+
+
+def test_triage_fits_two_screens_and_explain_shows_all(tmp_path: Path) -> None:
+    demo = ROOT / "examples" / "helpdesk"
+    files = (str(demo / "bm25.jsonl"), "--gold", str(demo / "gold.jsonl"), "--corpus", str(demo / "corpus.jsonl"))
+    short = karat("eval", "triage", *files, "-o", str(tmp_path / "triage.md"))
+    assert len(short.stdout.splitlines()) <= 100
+    assert all(word in short.stdout for word in ("--explain", "-o triage.html", "also finds nothing"))
+    whole = karat("eval", "triage", *files, "--explain").stdout
+    assert whole.count("was found") == (tmp_path / "triage.md").read_text().count("was found") == 20
+    one = karat("eval", "triage", *files, "-n", "1").stdout
+    assert (one.count("was found"), "Shown: the worst." in one, "--explain" in one) == (1, True, False)
+
+
+def test_how_many_hits_are_judged_is_no_quality(tmp_path: Path) -> None:
+    lines = [{"query_id": f"q{i}", "query": "x", "gold": {f"a{i}": 1, f"n{i}": 0}} for i in range(40)]
+    (tmp_path / "gold.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for name, other in (("old", "x"), ("new", "n")):
+        hits = [{"query_id": f"q{i}", "topk": [f"a{i}", f"{other}{i}"]} for i in range(40)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in hits))
+    metrics = ("-m", "recall@5,judged@5", "--gold", "gold.jsonl")
+    done = karat("compare", "old.jsonl", "new.jsonl", *metrics, cwd=tmp_path)
+    row = next(line for line in done.stdout.splitlines() if line.startswith("judged@5"))
+    assert row.split()[-1] == "higher"
+    planned = karat("eval", "power", "old.jsonl", *metrics, cwd=tmp_path).stdout
+    assert ("recall@5" in planned, "judged@5" in planned) == (True, False)
+    table = karat("eval", "old.jsonl", "new.jsonl", *metrics, "--json", cwd=tmp_path).stdout
+    judged = [standing["metrics"][1] for standing in json.loads(table)["systems"]]
+    assert [(standing["best"], standing["beats"]) for standing in judged] == [(False, "")] * 2
+
+
+@pytest.mark.parametrize("text", ["3%", "3 %", "3pp", "0.03"])
+def test_a_difference_to_detect_may_be_in_percent(small: Path, text: str) -> None:
+    command = ("eval", "power", "run.jsonl", "--gold", "gold.jsonl", "-m", "recall@5", "--json")
+    done = karat(*command, "--detect", text, cwd=small)
+    assert json.loads(done.stdout)["rows"][0]["detect"] == 0.03
+    assert "write 0.03 or 3%" in karat(*command, "--detect", "three", cwd=small).stderr
+
+
 def test_metrics_lists_and_explains() -> None:
     done = karat("metrics", "--json")
     found = {m["name"]: m for m in json.loads(done.stdout)}

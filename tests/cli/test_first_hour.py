@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shlex
 import subprocess
 import sys
@@ -268,7 +269,7 @@ def test_ids_of_queries_are_normalized(
     result = found(karat_command, run, "--normalize-ids")
     assert result["scores"] == truth["scores"]
     assert audited(result)["queries_normalized"] == 20
-    code, out, _ = karat_command("eval", "triage", run, "--gold", "gold.jsonl", "--normalize-ids")
+    code, out, _ = karat_command("eval", "triage", "--explain", run, "--gold", "gold.jsonl", "--normalize-ids")
     assert (code, "d99" in out) == (0, True)  # lists are found again under the name that the run has for the query
 
 
@@ -327,11 +328,36 @@ def test_every_command_says_what_was_lost(karat_command: Call) -> None:
     gold = ("--gold", "gold.jsonl")
     brief = before_scores(karat_command, run, "--brief")
     assert (brief.count("1 query"), "refused" in brief) == (3, True)  # missing, failed, unknown
-    for command in (("eval", run), ("compare", right, run), ("eval", "sweep", run), ("eval", "power", run)):
+    commands = (("eval", run), ("eval", right, run), ("compare", right, run), ("eval", "sweep", run))
+    for command in (*commands, ("eval", "power", run)):
         code, out, _ = karat_command(*command, *gold)
         assert code == 0
         audit = out.partition("\nAudit")[2]
         assert all(word in audit for word in ("q5", "refused", "other")), command
+    _, out, _ = karat_command("eval", right, run, *gold, "--brief")
+    lines_about = " ".join(out.partition("\nAudit")[2].split())
+    assert (lines_about.count("1 query"), "refused" in lines_about, "right:" in lines_about) == (3, True, False)
+
+
+# A retriever that finds nothing but by chance
+
+
+def test_no_better_than_random_is_the_first_finding(karat_command: Call) -> None:
+    items = [f"d{n}" for n in range(500)]
+    draw = random.Random(3)
+    gold = [{"query_id": f"q{n}", "query": "what?", "gold": [items[n]]} for n in range(400)]
+    lines("gold.jsonl", gold)
+    run = lines("run.jsonl", [{"query_id": f"q{n}", "topk": draw.sample(items, 10)} for n in range(400)])
+    more = ("--gold", "gold.jsonl", "--corpus-size", "500")
+    said = "This system is no better than drawing items at random."
+    for shown in ((), ("--brief",)):
+        code, out, _ = karat_command("eval", run, *more, *shown, "-o", "page.html")
+        assert code == 0
+        first = re.search(r"^(?:certain|strong|likely)\s+(.*?)\s*$", out, re.M)
+        assert first is not None
+        assert first[1] == said
+    page = Path("page.html").read_text()
+    assert page.index(said) < page.index("recall@10")
 
 
 # A retriever that word search beats
@@ -491,11 +517,27 @@ def test_many_empty_lists_are_said_first(tmp_path: Path, karat_command: Any) -> 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [("karat eval run", "file,run"), ("karat eval r -m rec", "plain,recall@5"), ("karat lab", "plain,labels")],
+    [
+        ("karat eval run", "file,run"),
+        ("karat eval r -m rec", "plain,recall@5"),
+        ("karat lab", "plain,labels"),
+        ("karat eval s", "plain,sweep"),
+        ("karat eval s", "plain,some.jsonl"),
+        ("karat eval ", "plain,triage"),
+        ("karat gate self", "plain,selftest"),
+        ("karat check s", "plain,schema"),
+        ("karat serve u", "plain,users"),
+        ("karat labels m", "plain,merge"),
+        ("karat history p", "plain,push"),
+        ("karat eval run.jsonl s", "file,s"),
+        ("karat eval --gold s", "file,s"),
+        ("karat eval sweep --ks", "plain,--ks"),
+    ],
 )
-def test_shells_complete_files_metrics_and_commands(words: str, expected: str) -> None:
-    place = str(len(words.split()) - 1)
+def test_shells_complete_files_metrics_and_commands(words: str, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "some.jsonl").touch()
+    place = str(len(words.split()) - (not words.endswith(" ")))
     environment = {**os.environ, "COMP_WORDS": words, "COMP_CWORD": place, "_KARAT_COMPLETE": "bash_complete"}
     command = [sys.executable, "-c", "import sys; sys.argv[0] = 'karat'; from karat.cli.main import main; main()"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=tmp_path)
     assert expected in done.stdout.splitlines(), done.stderr

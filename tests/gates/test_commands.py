@@ -113,6 +113,21 @@ def test_selftest_json_is_as_its_schema_says(karat: Karat) -> None:
     assert (code, found["rounds"], len(found["alarms"])) == (0, 20, 4)
 
 
+def test_selftest_counts_no_false_alarms_of_a_limit_that_the_run_misses(karat: Karat, tmp_path: Path) -> None:
+    small(tmp_path, 30, 40)
+    missed, met = ("--gate", "recall@5 >= 0.9"), ("--gate", "recall@5 >= 0.4")
+    _, out, _ = karat("gate", "selftest", *SMALL, *missed, *met, "--rounds", "20")
+    first, second = re.findall(r"^recall@5 .*$", out, re.M)
+    assert ("misses it" in first, "%" in first, "misses it" in second, "0%" in second) == (True, False, False, True)
+    assert "does not meet 1 of 2 gates" in out
+    assert "0% of 20 rounds" in out
+    _, out, _ = karat("gate", "selftest", *SMALL, *missed, "--rounds", "20", "--json")
+    found = json.loads(out)
+    assert (found["blocked"], found["alarms"][0]["unmet"], found["alarms"][0]["caught"]) == (0, "missed", None)
+    _, out, _ = karat("gate", "selftest", *SMALL, "--gate", "recall@5 >= 0.7 on bound", "--rounds", "20")
+    assert "not proven" in out
+
+
 def test_selftest_prints_a_table(karat: Karat, tmp_path: Path) -> None:
     small(tmp_path, 30, 40)
     code, out, _ = karat(

@@ -79,6 +79,42 @@ def test_what_cannot_be_read_is_refused_with_a_word_why(text: str) -> None:
     assert caught.value.hint or caught.value.expected
 
 
+MEANT = {
+    "recall@5 > 0.85": "recall@5 >= 0.85",
+    "recall@5 = 0.85": "recall@5 >= 0.85",
+    "recall@5 => 85%": "recall@5 >= 85%",
+    "recall@5 >= 0,85": "recall@5 >= 0.85",
+    "recall@5 at least 0.85": "recall@5 >= 0.85",
+    "recall@5 drop < 3%": "recall@5 drop <= 3%",
+    "latency_p90 < 1.5 s": "latency_p90 <= 1500 ms",
+    "latency_p90 == 60 ms": "latency_p90 <= 60 ms",
+}
+
+
+@pytest.mark.parametrize("text", MEANT)
+def test_the_hint_is_a_gate_that_can_be_read(text: str) -> None:
+    with refused("bad-gate") as caught:
+        parse_gate(text)
+    assert f"write '{MEANT[text]}'" in (caught.value.hint or "")
+    assert parse_gate(MEANT[text])
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("recal@5 >= 0.85", "did you mean recall@5?"),
+        ("recall5 > 0.85", "did you mean recall@5?"),
+        ("ndgc@10 drop <= 2%", "did you mean ndcg@10?"),
+        ("recall@5 < 0.85", "set a minimum: 'recall@5 >= …'"),
+        ("recall@5 >= 85", "85 percent is 0.85, or 85% as text"),
+    ],
+)
+def test_the_hint_names_what_is_wrong(text: str, hint: str) -> None:
+    with pytest.raises(KaratError) as caught:
+        parse_gate(text)
+    assert caught.value.hint == hint
+
+
 METRICS = {"recall@5": ("drop", ">=", ""), "mrr": ("drop", ">=", ""), "latency_p90": ("rise", "<=", " ms")}
 
 

@@ -148,6 +148,23 @@ def test_conflicts_become_a_pool_for_an_adjudicator(karat_command: Command, file
     assert [label.grade for label in read_labels(out)] == [2, 1, 0, 1, 1]
 
 
+def test_open_conflicts_are_said_with_the_commands_that_settle_them(
+    karat_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ann.csv").write_text("query_id,chunk_id,grade\nq1,a,2\nq1,b,2\nq1,c,\n")
+    Path("ben.csv").write_text("query_id,chunk_id,grade\nq1,a,2\nq1,b,0\nq1,c,\n")
+    Path("pool.jsonl").write_text("".join(f'{{"query_id": "q1", "chunk_id": "{item}"}}\n' for item in "abc"))
+    _, _, err = karat_command("labels", "agree", "ann.csv", "ben.csv", "-o", "human.jsonl")
+    assert all(word in err for word in ("3 labels", "1 open conflict", "1 that no annotator"))
+    steps = [line.split()[1:] for line in err.splitlines() if line.startswith("  karat")]
+    assert [step[1] for step in steps] == ["agree", "label", "agree"]
+    assert karat_command(*(word.replace("POOL", "pool.jsonl") for word in steps[0]))[0] == 0
+    Path("eve.jsonl").write_text('{"query_id": "q1", "chunk_id": "b", "grade": 1, "annotator": "eve"}\n')
+    code, _, err = karat_command(*steps[2])
+    assert (code, "conflict" in err, "next" in err) == (0, False, False)
+
+
 def test_labels_of_unknown_pairs_are_refused(karat_refuses: Refuses, files: list[str], tmp_path: Path) -> None:
     pool = tmp_path / "pool.jsonl"
     pool.write_text('{"query_id": "q0", "chunk_id": "c0"}\n')

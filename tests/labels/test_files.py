@@ -70,7 +70,49 @@ def test_bad_lines_are_refused_with_their_place(tmp_path: Path, change: dict[str
         read_labels(path)
 
 
-@pytest.mark.parametrize("field", ["grade", "annotator", "query_id"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ann.csv", "query_id,chunk_id,grade\nq1,a,2\nq1,b,0\n"),
+        ("x.csv", "qid;chunk;relevance;annotator\nq1;a;2;ann\nq1;b;0;ann\n"),
+        ("ann.tsv", "query_id\tchunk_id\trating\nq1\ta\t2\nq1\tb\t0\n"),
+        ("ann.jsonl", '{"query_id": "q1", "chunk_id": "a", "label": 2}\n{"qid": "q1", "chunk_id": "b", "label": 0}\n'),
+        ("ann.json", '[{"query_id": "q1", "chunk_id": "a", "rel": 2}, {"qid": "q1", "chunk_id": "b", "rel": 0}]'),
+    ],
+)
+def test_labels_made_by_hand(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    found = read_labels(tmp_path / name)
+    assert [(label.key, label.grade, label.annotator) for label in found] == [
+        (Key("q1", "a"), 2, "ann"),
+        (Key("q1", "b"), 0, "ann"),
+    ]
+
+
+def test_a_table_of_labels_keeps_ids_and_empty_grades(tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text('query_id,doc_id,grade,note\n007,a,1,"yes, it is"\n007,b,,\n')
+    first, second = read_labels(tmp_path / "l.csv")
+    assert (first.key, first.note) == (Key("007", "a", True), "yes, it is")
+    assert (second.grade, bool(second.reason)) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "field", "word"),
+    [
+        ("query,text,grade\nq1,a,2\n", "missing-field", "query_id", "the columns are query_id"),
+        ("query_id,grade\nq1,2\n", "missing-field", "chunk_id", "the columns are query_id"),
+        ("query_id,chunk_id,grade\nq1,a,high\n", "wrong-type", "grade", "the columns are query_id"),
+        ("query_id,chunk_id,grade\nq1,a,5\n", "bad-value", "grade", "--max-grade 5"),
+    ],
+)
+def test_bad_tables_of_labels_say_what_to_write(tmp_path: Path, text: str, code: str, field: str, word: str) -> None:
+    (tmp_path / "l.csv").write_text(text)
+    with refused(code, InputError, file=tmp_path / "l.csv", line=2, field=field) as caught:
+        read_labels(tmp_path / "l.csv")
+    assert word in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("field", ["grade", "query_id"])
 def test_fields_that_are_needed(tmp_path: Path, field: str) -> None:
     entry = {name: value for name, value in GOOD.items() if name != field}
     with refused("missing-field", InputError, file=tmp_path / "l.jsonl", line=1, field=field):

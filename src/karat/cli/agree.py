@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
 import click
 
 from karat.cli.help import KaratCommand
 from karat.cli.options import grade_option, json_option, options_of, table_option
 from karat.cli.say import say
 from karat.statistics.sampling import Sampling
+
+if TYPE_CHECKING:
+    from karat.labels.files import Label
 
 
 @click.command("agree", cls=KaratCommand, short_help="Measure agreement between annotators; list and settle conflicts.")
@@ -45,7 +51,7 @@ def command(
     from karat.errors import ConfigError
     from karat.files.atomic_write import check_writable
     from karat.labels.agreement import find_agreement, settle
-    from karat.labels.files import conflict_pool, read_labels, read_pool, refuse_unknown, write_pairs
+    from karat.labels.files import conflict_pool, is_conflict, read_labels, read_pool, refuse_unknown, write_pairs
     from karat.report.labels import agreement_report
     from karat.results.numbers import counted
 
@@ -74,6 +80,29 @@ def command(
             say(f"no open conflicts: {conflicts} was not written", err=True)
     if output is not None:
         write_pairs(output, settled)
-        without = sum(label.grade is None for label in settled)
-        said = f", {without:,} of them without a grade" if without else ""
-        say(f"wrote {output}: {counted(len(settled), 'label')}{said}", err=True)
+        say(f"wrote {output}: {counted(len(settled), 'label')}{_ungraded(settled)}", err=True)
+        if any(is_conflict(label) for label in settled):
+            say("next, let one more person decide them:", err=True)
+            for step in _next_steps(files, output, pooled, conflicts):
+                say(f"  {step}", err=True)
+
+
+def _ungraded(settled: Sequence[Label]) -> str:
+    """What the labels without a grade are."""
+    from karat.labels.files import is_conflict
+    from karat.results.numbers import counted
+
+    open_ones = sum(map(is_conflict, settled))
+    skipped = sum(label.grade is None for label in settled) - open_ones
+    conflicts = f"{counted(open_ones, 'open conflict')} without a grade" if open_ones else ""
+    said = " and ".join(filter(None, [conflicts, f"{skipped:,} that no annotator graded" if skipped else ""]))
+    return f", including {said}" if said else ""
+
+
+def _next_steps(files: Sequence[str], output: str, pooled: str | None, conflicts: str | None) -> Iterator[str]:
+    """The commands with which one more person decides the open conflicts."""
+    given, to_label = " ".join(files), conflicts or "conflicts.jsonl"
+    if not conflicts:
+        yield f"karat labels agree {given} --pool {pooled or 'POOL'} --conflicts {to_label}"
+    yield f"karat labels label {to_label} -o eve.jsonl --annotator eve"
+    yield f"karat labels agree {given} eve.jsonl --adjudicator eve -o {output}"

@@ -26,7 +26,9 @@ from karat.scoring.options import Options
 
 if TYPE_CHECKING:
     from karat.cli.scoring import Keeper
+    from karat.report.blocks import Report
     from karat.results.analyses.base import Consumer
+    from karat.results.leaderboard import Leaderboard
     from karat.scoring.metrics.base import Metric
 
 
@@ -46,8 +48,9 @@ if TYPE_CHECKING:
 @click.option("--explain", is_flag=True, help="Print every table.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON instead of tables.")
 @output_option(
-    "Write report.html, out.json, out.md, scores.parquet or out.csv. NAME=FILE writes one table: summary=out.csv, "
-    "segments=out.csv, audit=out.md, findings=out.csv, latency.stages=out.csv … Repeat for more."
+    "Write report.html, out.json, out.md, scores.parquet or out.csv; of several runs, also table.tex. NAME=FILE writes "
+    "one table: summary=out.csv, segments=out.csv, audit=out.md, findings=out.csv, latency.stages=out.csv … "
+    "Repeat for more."
 )
 @save_options
 @reading_options
@@ -87,7 +90,7 @@ def command(
     load_numpy()
     options = named_options(options)
     if len(runs) > 1:
-        _many(runs, gold, metrics, options, as_json, outputs, open_for_saving(save, tags))
+        _many(runs, gold, metrics, options, as_json, brief, outputs, open_for_saving(save, tags))
         return
     [run] = runs
     if outputs or as_json:  # not needed to print
@@ -118,23 +121,42 @@ def _many(
     metrics: Sequence[str],
     options: dict[str, Any],
     as_json: bool,
+    brief: bool,
     outputs: Sequence[str],
     keeper: Keeper | None,
 ) -> None:
     """Score several runs and show them in one table."""
+    from functools import partial
+
+    from msgspec.structs import replace
+
     from karat.cli.scoring import check_outputs, score_files, show
     from karat.files.atomic_write import write_whole
     from karat.report.leaderboard import board_file, leaderboard_report
+    from karat.report.sections.audit import audit_sections
     from karat.report.tables import table_name
     from karat.results.leaderboard import DEFAULT, rank_systems
 
     # Without NAME=, such a file holds the table that is shown.
     tables = [o for o in outputs if o.endswith((".tex", ".csv", ".parquet")) and table_name(o) is None]
     others = [output for output in outputs if output not in tables]
-    check_outputs(others, gold, *runs, options=options)
+    check_outputs(others, gold, *runs, options=options, expected=".html, .json, .md, .csv, .parquet or .tex")
     results = [result for run in runs for result in score_files(run, gold, metrics or DEFAULT, options)]
     board = rank_systems(results)
-    show([board], leaderboard_report, as_json, others, lambda: leaderboard_report(board, pictures=True))
+
+    def report(board: Leaderboard, *, brief: bool = False, pictures: bool = False) -> Report:
+        shown = leaderboard_report(board, pictures=pictures)
+        return replace(shown, sections=[*shown.sections, *audit_sections(results, brief=brief)])
+
+    show(
+        [board],
+        report,
+        as_json,
+        others,
+        lambda: report(board, pictures=True),
+        audited=results,
+        printed=partial(report, brief=brief),
+    )
     for output in tables:
         write_whole(output, board_file(board, output[output.rindex(".") :]))
         say(f"wrote {output}", err=True)

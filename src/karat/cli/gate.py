@@ -67,7 +67,9 @@ def command(
     tags: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Check RUN against its gates. Exit codes: 0 can ship, 1 cannot ship, 2 could not be checked.
+    """Check RUN against its gates, which say what it must reach to ship.
+
+    Exit codes: 0 success, 1 a gate failed, 2 could not judge (bad input or usage).
 
     \b
     karat gate run.jsonl --gold gold.jsonl --baseline baseline.json
@@ -133,7 +135,8 @@ def _target(output: str, inputs: tuple[str | None, ...]) -> tuple[str, str]:
         raise ConfigError(
             f"unknown kind of output {output!r}",
             code="unknown-output",
-            expected=".html, .json, .md or .xml, or a prefix: " + ", ".join(f"{k}=" for k in _KINDS),
+            expected=f".html, .json, .md or .xml, a prefix ({', '.join(f'{k}=' for k in _KINDS)}), "
+            "or NAME=FILE with .csv or .parquet for one table",
         )
     if path != "-":
         check_writable(path, inputs)

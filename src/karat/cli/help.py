@@ -1,8 +1,9 @@
-"""Help pages: options in groups. --help shows the common ones, --help-all shows all."""
+"""Help pages: options in groups. --help shows the common ones, --help-all shows all. Also what shells complete."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
@@ -74,11 +75,31 @@ class _TextOrFile(click.ParamType):  # type: ignore[type-arg]
     name = "text"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(incomplete, type="file")]
+        below = below_starting(ctx, incomplete) if isinstance(param, click.Argument) else []
+        if not below:
+            return [CompletionItem(incomplete, type="file")]
+        # Beside other words, bash completes no files by itself.
+        files = (entry.name + "/" * entry.is_dir() for entry in os.scandir() if entry.name.startswith(incomplete))
+        shown = sorted(name for name in files if incomplete or not name.startswith("."))
+        return [*below, *map(CompletionItem, shown)]
+
+
+def below_starting(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """The sub-commands that may come next: only as the first word after the command."""
+    command, given = ctx.command, click.core.ParameterSource.COMMANDLINE
+    if not isinstance(command, KaratCommand) or any(ctx.get_parameter_source(name) is given for name in ctx.params):
+        return []
+    return [CompletionItem(name, help=about) for name, about in command.below().items() if name.startswith(incomplete)]
+
+
+def _nothing_below() -> dict[str, str]:
+    return {}
 
 
 class KaratCommand(click.Command):
-    """A command of Karat."""
+    """A command of Karat. `below`: the names of its sub-commands, with one line each."""
+
+    below: Callable[[], dict[str, str]] = staticmethod(_nothing_below)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -94,16 +115,10 @@ class KaratCommand(click.Command):
         )
         self.params.append(quiet)
         if len(self._shown()) > FIRST_PAGE:
-            self.params.append(
-                click.Option(
-                    ["--help-all"],
-                    is_flag=True,
-                    is_eager=True,
-                    expose_value=False,
-                    callback=_help_all,
-                    help="Show all options.",
-                )
-            )
+            self.params.append(_help_all_option("Show all options."))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return [*below_starting(ctx, incomplete), *super().shell_complete(ctx, incomplete)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -119,19 +134,54 @@ class KaratCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         shown = self._shown()
-        if len(shown) > FIRST_PAGE and not ctx.meta.get(_ALL):
+        if len(shown) > FIRST_PAGE and not help_all_asked(ctx):
             usual = [name for name in _USUAL if any(each.name == name for each in shown)][: FIRST_PAGE - 1]
             left = len(shown) - 1 - len(usual)  # --help-all itself is not counted
             shown = [each for each in shown if each.name in usual]
         else:
             left, shown = 0, [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        if below := self.below():
+            with formatter.section("Sub-commands"):
+                formatter.write_dl([*below.items()])
         for title, options in _grouped(shown):
             records = [record for each in options if (record := each.get_help_record(ctx)) is not None]
             with formatter.section(title):
                 formatter.write_dl(records)
         if left:
             formatter.write_paragraph()
-            formatter.write_text(f"{left} more options: {ctx.command_path} --help-all")
+            formatter.write_text(f"`{ctx.command_path} --help-all` shows {left} more options.")
+
+
+class KaratGroup(click.Group):
+    """A command that only has sub-commands. --help-all shows each of them with all its options."""
+
+    command_class: type[click.Command] | None = KaratCommand
+    help_all: str = "Show every sub-command with all its options."
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.append(_help_all_option(self.help_all))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_commands(ctx, formatter)
+        for name in self.list_commands(ctx) if help_all_asked(ctx) else ():
+            command = self.get_command(ctx, name)
+            assert command is not None
+            below = click.Context(command, info_name=name, parent=ctx)
+            formatter.write("\n\n")
+            command.format_usage(below, formatter)
+            formatter.write_paragraph()
+            formatter.write_text(command.get_short_help_str(200))
+            command.format_options(below, formatter)
+
+
+def _help_all_option(about: str) -> click.Option:
+    shape: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False}
+    return click.Option(["--help-all"], callback=_help_all, help=about, **shape)
+
+
+def help_all_asked(context: click.Context) -> bool:
+    return bool(context.meta.get(_ALL))
 
 
 def _help_all(context: click.Context, _: click.Parameter, asked: bool) -> None:

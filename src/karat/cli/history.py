@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 
 from karat.cli import push
-from karat.cli.help import KaratCommand
+from karat.cli.help import KaratGroup
 from karat.cli.options import all_of, json_option, output_option, report_output, store_option
 from karat.cli.say import say, say_text
 
@@ -26,13 +26,7 @@ filter_options: Final = all_of(
 )
 
 
-class Past(click.Group):
-    """The group of history commands."""
-
-    command_class: type[click.Command] | None = KaratCommand
-
-
-@click.group("history", cls=Past, short_help="List, show, tag, pin, export, import and push past runs.")
+@click.group("history", cls=KaratGroup, short_help="List, show, tag, pin, export, import and push past runs.")
 def command() -> None:
     """Past runs, saved by `karat eval --save` and `karat gate --save`.
 

@@ -6,10 +6,12 @@ import importlib
 
 import click
 
+from karat.cli.help import KaratGroup
+
 _STEPS = ("pool", "label", "judge", "agree", "calibrate", "merge")
 
 
-class Steps(click.Group):
+class Steps(KaratGroup):
     """The commands of labelling, in order of use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -7,11 +7,14 @@ import importlib
 import os
 import shlex
 import sys
+from collections.abc import Iterator
 from contextvars import copy_context
+from functools import partial
 
 import click
 
 import karat
+from karat.cli.help import KaratCommand, KaratGroup, help_all_asked
 from karat.cli.streams import open_streams
 from karat.cli.trust import trust_option
 from karat.errors import KaratError, shorten
@@ -48,19 +51,35 @@ def load_command(module: str) -> click.Command:
     return found
 
 
-class Commands(click.Group):
+class Commands(KaratGroup):
     """The commands in groups. Each is loaded when it is used."""
+
+    help_all = "Show every command and sub-command."
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*_MODULES]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        return load_command(_MODULES[name]) if name in _MODULES else None
+        if name not in _MODULES:
+            return None
+        found = load_command(_MODULES[name])
+        if isinstance(found, KaratCommand):
+            found.below = partial(_below, name)
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, part in COMMANDS.items():
             with formatter.section(title):
-                formatter.write_dl([(name, _about(name, module)) for name, module in part.items()])
+                formatter.write_dl([*self._lines(ctx, part)])
+
+    def _lines(self, ctx: click.Context, part: dict[str, str]) -> Iterator[tuple[str, str]]:
+        for name, module in part.items():
+            if not help_all_asked(ctx):
+                yield name, _about(name, module)
+                continue
+            found = load_command(module)
+            yield name, found.get_short_help_str(200)
+            yield from ((f"{name} {each}", about) for each, about in _below(name).items())
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -70,8 +89,7 @@ class Commands(click.Group):
         if module is not None:
             return f"{first} {rest[0]}", load_command(module), rest[1:]
         if first in MOVED:
-            what = f"`karat {first}` is now `karat {MOVED[first]}`"
-            raise click.UsageError(f"{what}\nhint: {shlex.join(['karat', *MOVED[first].split(), *rest])}", ctx)
+            raise click.UsageError(f"`karat {first}` is now `karat {MOVED[first]}`\nhint: {_moved(first, rest)}", ctx)
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -81,15 +99,35 @@ class Commands(click.Group):
             raise click.UsageError(f"{error.message}\nhint: {hint}" if hint else error.message, ctx) from None
 
 
+def _moved(first: str, rest: list[str]) -> str:
+    """What to type instead of a command of version 0.1, which took saved results where it now takes a run."""
+    words = f"karat {MOVED[first]}"
+    if first in ("triage", "sweep") and rest and not {"-g", "--gold"} & {word.partition("=")[0] for word in rest}:
+        from karat.cli.options import with_gold
+
+        return with_gold(words, rest)
+    return shlex.join([*words.split(), *rest])
+
+
 def _about(name: str, module: str) -> str:
     below = f" Sub-command{'s' * (len(BELOW[name]) > 1)}: {', '.join(BELOW[name])}." if name in BELOW else ""
     return load_command(module).get_short_help_str(200) + below
 
 
-def every_command() -> dict[str, click.Command]:
-    """Every command by the words that call it: `eval`, `eval sweep`, `labels pool` …"""
+def _below(name: str) -> dict[str, str]:
+    """The sub-commands of a command, with one line each."""
+    every = every_command(name)
+    return {
+        words.removeprefix(f"{name} "): one.get_short_help_str(200) for words, one in every.items() if words != name
+    }
+
+
+def every_command(only: str | None = None) -> dict[str, click.Command]:
+    """Every command by the words that call it: `eval`, `eval sweep`, `labels pool` …
+
+    `only`: this command and its sub-commands."""
     found: dict[str, click.Command] = {}
-    for name, module in _MODULES.items():
+    for name, module in _MODULES.items() if only is None else [(only, _MODULES[only])]:
         command = load_command(module)
         if isinstance(command, click.Group):
             context = click.Context(command)
@@ -125,7 +163,7 @@ def karat_command() -> None:
 
     Start with `karat eval RUN --gold GOLD`. `karat COMMAND --help` describes each command.
 
-    Exit codes: 0 success, 1 a gate failed, 2 bad input or configuration.
+    Exit codes: 0 success, 1 a gate failed, 2 could not judge (bad input or usage).
     """
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, get_origin
 
 import click
@@ -10,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from karat.cli.help import KaratCommand
 from karat.cli.trust import trust_option
-from karat.errors import ConfigError
+from karat.errors import ConfigError, KaratError
 from karat.labels.options import LabelOptions
 from karat.options.option import MISSING, Option, options_in
 from karat.scoring.options import Options
@@ -29,10 +31,24 @@ class NeedsGold(KaratCommand):
         except click.MissingParameter as error:
             if error.param is None or error.param.name != "gold":
                 raise
-            run, gold = given if len(given) == 2 else (given[0], "GOLD")
             raise click.UsageError(
-                f"the gold set is missing\nhint: {ctx.command_path} {run} --gold {gold}", ctx
+                f"the gold set is missing\nhint: {with_gold(ctx.command_path, given)}", ctx
             ) from None
+
+
+def with_gold(command: str, given: Sequence[str]) -> str:
+    """The command to type if the gold set is missing. Of a saved result, the run and gold set that it was made from."""
+    from karat.results.saved import is_saved, read_saved
+
+    run, gold = given if len(given) == 2 else (given[0], "GOLD")
+    if is_saved(run):
+        try:
+            saved = read_saved(run)[0]
+        except KaratError:
+            saved = None
+        run, gold = ("RUN", "GOLD") if saved is None else (saved.run, saved.gold)
+        run, gold = run if os.path.exists(run) else "RUN", gold if os.path.exists(gold) else "GOLD"
+    return shlex.join([*command.split(), run, "--gold", gold])
 
 
 def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -57,6 +73,20 @@ class Count(click.IntRange):
         if number > _MOST:
             self.fail(f"{value} is too large: at most {_MOST:,}.", param, ctx)
         return number
+
+
+class Percentage(click.ParamType):  # type: ignore[type-arg]
+    """A number that may be written in percent: 0.03, 3% and 3pp are the same."""
+
+    name = "float"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        text = str(value).strip().lower()
+        number = text.removesuffix("%").removesuffix("pp").rstrip()
+        try:
+            return float(number) / (1 if number == text else 100)
+        except ValueError:
+            self.fail(f"{value!r} is not a number; write 0.03 or 3%.", param, ctx)
 
 
 class _Limited:

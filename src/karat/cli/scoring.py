@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from karat.cli.options import input_files
+from karat.cli.options import input_files, with_gold
 from karat.cli.say import say, say_data, say_rendered
 from karat.errors.redaction import redact
 from karat.labels.options import LabelOptions
@@ -52,9 +52,8 @@ def score_files(
 
     REGISTRY.refuse_clashes()
     if is_saved(run):
-        raise ConfigError(
-            "this is a saved result, which has no hits", code="no-hits-kept", file=run, hint="give the run file"
-        )
+        hint = f"give the run that it was made from: {with_gold('karat eval', [run])}"
+        raise ConfigError("this is a saved result, which has no hits", code="no-hits-kept", file=run, hint=hint)
     config = load_config()
     asked: dict[str, Any] = {"k": config.metrics.retrieval.default_k, "prices": config.prices, "analyses": analyses}
     asked["columns"] = config.map
@@ -175,7 +174,12 @@ def sides_of(
     return result, only_one(named if len(found) > 1 and named else found, "baseline")
 
 
-def check_outputs(outputs: Sequence[str], *inputs: str | None, options: Mapping[str, Any] | None = None) -> None:
+def check_outputs(
+    outputs: Sequence[str],
+    *inputs: str | None,
+    options: Mapping[str, Any] | None = None,
+    expected: str = ".html, .json or .md, or NAME=FILE with .csv or .parquet for one table",
+) -> None:
     """Raise ConfigError for outputs that cannot be written, before any work. `options` may name more inputs."""
     from karat.errors import ConfigError
     from karat.files.atomic_write import check_writable
@@ -185,7 +189,6 @@ def check_outputs(outputs: Sequence[str], *inputs: str | None, options: Mapping[
     for output in outputs:
         table = table_target(output)
         if table is None and not output.endswith((".html", ".json", ".md")):
-            expected = ".html, .json or .md, or .csv or .parquet for one table"
             raise ConfigError(f"cannot write {output!r}", code="unknown-output", expected=expected)
         check_writable(output if table is None else table[1], given)
 
@@ -197,14 +200,15 @@ def show(
     outputs: Sequence[str] = (),
     page: Callable[[], Report] | None = None,
     audited: Sequence[Result] = (),
+    printed: Callable[[T], Report] | None = None,
 ) -> None:
-    """Print tables or JSON, and write the output files. `page`: the HTML report, if it differs. `audited`: results
-    whose audits are shown and can be written as a table."""
+    """Print tables or JSON, and write the output files. `page`: the HTML report, if it differs; `printed`: what the
+    terminal shows, if it differs. `audited`: results whose audits are shown and can be written as a table."""
     value = found[0] if len(found) == 1 else found
     if as_json:
         print_json(value)
     else:
-        print_reports(map(report, found))
+        print_reports(map(printed or report, found))
     if not outputs:
         return
     from karat.report.present import write

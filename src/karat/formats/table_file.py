@@ -174,6 +174,24 @@ def records_of(source: Source) -> Iterator[tuple[int, bytes]]:
         yield first, b"".join(record)
 
 
+def rows_of(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line, fields by column) of every row of a small text table."""
+    import csv
+
+    separator, header = _separator(source), list[str]()
+    for line, record in records_of(source):
+        try:
+            fields = next(csv.reader([record.decode()], delimiter=separator))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise _bad_line(source) or _unreadable(error, source.label) from error
+        if header and len(fields) > len(header):
+            what = f"invalid table row: {len(fields)} fields, the header has {len(header)}"
+            raise InputError(what, code="bad-row", file=source.label, line=line)
+        if header:
+            yield line, dict(zip(header, fields, strict=False))
+        header = header or fields
+
+
 def _bad_line(source: Source) -> InputError | None:
     """The first line of a text table that is not a valid row; polars only says that there is one."""
     if source.is_parquet:

@@ -31,6 +31,11 @@ _FORM = re.compile(
     r"(?:\s+by\s+(?P<labels>judge))?\s*",
     re.I,
 )
+_AT_LEAST, _AT_MOST = (
+    (">", ">=", "=>", "≥", "at least", "above", "over"),
+    ("<", "<=", "=<", "≤", "at most", "below", "under"),
+)
+_SIGN = re.compile(r">=|<=|=>|=<|==?|≥|≤|[<>]|\b(?:at least|at most|above|over|below|under)\b", re.I)
 _HINT = "write it like 'recall@5 >= 0.85', 'ndcg@5 drop <= 0.02' or 'recall@5 >= 0.8 in language=pt-BR on bound'"
 
 
@@ -182,7 +187,11 @@ def _gate_problems(gate: Gate) -> Iterator[tuple[ConfigError, tuple[str, ...]]]:
     for name, value in (("threshold", least), ("max", most)):
         if value is not None and not (low <= value <= high and math.isfinite(value)):
             expected = f"between {low:g} and {high:g}" if math.isfinite(high) else f"{low:g} or more"
-            yield _problem(name, f"{metric} cannot take this value", "bad-value", expected=expected, got=value)
+            percent = (
+                f"{value:g} percent is {value / 100:g}, or {value:g}% as text" if high == 1 < value <= 100 else None
+            )
+            what = f"{metric} cannot take this value"
+            yield _problem(name, what, "bad-value", expected=expected, got=value, hint=percent)
     if loss is not None and not 0 <= loss < math.inf:
         yield _problem("regression_max", "invalid limit", "bad-value", expected="0 or more", got=loss)
     if part is not None and not 0 <= part < math.inf:
@@ -237,7 +246,7 @@ def parse_gate(text: str) -> Gate:
     """
     found = _FORM.fullmatch(text)
     if found is None:
-        raise ConfigError(f"cannot read the gate {text!r}", code="bad-gate", hint=_HINT)
+        raise ConfigError(f"cannot read the gate {text!r}", code="bad-gate", hint=_what_to_type(text))
     at_most = found["sign"] in ("<=", "≤")
     if found["change"] and not at_most:
         what = f"a drop or rise needs an upper limit: <= (in {text!r})"
@@ -259,6 +268,26 @@ def parse_gate(text: str) -> Gate:
     except ConfigError as error:
         error.what += f" (in {text!r})"
         raise
+
+
+def _what_to_type(text: str) -> str:
+    """The same gate in a form that can be read, if there is one."""
+    found = _SIGN.search(text)
+    if found is None:
+        return _HINT
+    sign = found[0].lower()
+    why = f"{sign} leaves open whether the limit itself passes; " if sign in (">", "<") else ""
+    value = re.sub(r"(\d),(\d)", r"\1.\2", text[found.end() :].strip())
+    value = re.sub(r"^(\d+(?:\.\d+)?)\s*s\b", lambda time: f"{float(time[1]) * 1000:g} ms", value)
+    hint = _HINT
+    for meant in ("<=",) if sign in _AT_MOST else (">=",) if sign in _AT_LEAST else (">=", "<="):
+        typed = f"{text[: found.start()].strip()} {meant} {value}"
+        try:
+            if _FORM.fullmatch(typed) is not None and parse_gate(typed):
+                return f"{why}write '{typed}'"
+        except ConfigError as error:
+            hint = error.hint or _HINT
+    return hint
 
 
 def _refuse_misreading(gate: Gate, change: str | None, unit: str) -> None:

@@ -30,6 +30,7 @@ ROUNDS = 200
 _RESAMPLES = 1_000  # per interval in one round: errors average out over the rounds
 _CAUGHT = 0.8
 _UNIT = "drawn together"
+Unmet = Literal["missed", "not proven"]
 _ALIKE = 0.5  # share of queries on which two versions score the same, assumed if there is no baseline
 
 
@@ -47,6 +48,7 @@ class Alarm(msgspec.Struct, frozen=True):
     blocked: float
     caught: float | None  # the smallest true drop that would fail in four of five rounds
     unit: str
+    unmet: Unmet | None = None  # the run itself does not meet the limit, so failing is right and no false alarm
 
 
 class SelfTest(SavedObject, frozen=True, kw_only=True):
@@ -58,7 +60,7 @@ class SelfTest(SavedObject, frozen=True, kw_only=True):
     gold: str
     rounds: int
     seed: int
-    blocked: float  # share of the rounds in which at least one gate blocked
+    blocked: float  # share of the rounds in which at least one gate blocked that the run meets
     alarms: list[Alarm]
 
 
@@ -76,12 +78,13 @@ def selftest(
     sides = _Sides.of(result, baseline)
     # Without anchors: a fixed result cannot be resampled together with the queries.
     gates = [msgspec.structs.replace(gate, anchor=None) for gate in criteria.gates]
+    unmet = _unmet(GateJudge(result, max_missing=criteria.max_missing), gates)
     tallies: dict[tuple[int, str | None], _Tally] = {}
     blocked = 0
     for number in range(rounds):
         judge = sides.drawn(np.random.default_rng([seed, number]), criteria.max_missing)
         found = [(i, verdict) for i, gate in enumerate(gates) for verdict in judge.judge(gate)]
-        blocked += any(verdict.blocks for _, verdict in found)
+        blocked += any(verdict.blocks and (i, verdict.segment) not in unmet for i, verdict in found)
         for i, verdict in found:
             tallies.setdefault((i, verdict.segment), _Tally(criteria.gates[i])).add(verdict)
     many = Counter(i for i, _ in tallies)
@@ -94,8 +97,22 @@ def selftest(
         rounds=rounds,
         seed=seed,
         blocked=blocked / rounds,
-        alarms=[tallies[key].alarm(key[1], rounds, many[key[0]], result.sampling.level) for key in order],
+        alarms=[
+            tallies[key].alarm(key[1], rounds, many[key[0]], result.sampling.level, unmet.get(key)) for key in order
+        ],
     )
+
+
+def _unmet(judge: GateJudge, gates: list[Gate]) -> dict[tuple[int, str | None], Unmet]:
+    """The gates whose minimum or maximum the run itself does not meet, by number and segment."""
+    words: dict[str, Unmet] = {"fail": "missed", "inconclusive": "not proven"}
+    return {
+        (i, verdict.segment): words[part.outcome]
+        for i, gate in enumerate(gates)
+        for verdict in judge.judge(gate)
+        for part in verdict.parts
+        if part.kind == "floor" and part.outcome in words
+    }
 
 
 class _Sides(msgspec.Struct, frozen=True):
@@ -203,7 +220,7 @@ class _Tally(msgspec.Struct):
             self.values.append(verdict.value)
         self.deltas += [p.difference.delta for p in verdict.parts if p.difference and p.difference.delta is not None]
 
-    def alarm(self, segment: str | None, rounds: int, many: int, level: float) -> Alarm:
+    def alarm(self, segment: str | None, rounds: int, many: int, level: float, unmet: Unmet | None) -> Alarm:
         metric = self.gate.parsed
         share = {outcome: self.outcomes.count(outcome) / rounds for outcome in set(self.outcomes)}
         return Alarm(
@@ -216,8 +233,9 @@ class _Tally(msgspec.Struct):
             inconclusive=share.get("inconclusive", 0.0),
             invalid=share.get("invalid", 0.0),
             blocked=self.blocked / rounds,
-            caught=min(self._caught(many if self.gate.each else 1, level), default=None),
+            caught=None if unmet else min(self._caught(many if self.gate.each else 1, level), default=None),
             unit=self.unit,
+            unmet=unmet,
         )
 
     def _caught(self, many: int, level: float) -> Iterable[float]:

@@ -252,14 +252,41 @@ def now() -> str:
 
 
 def _read_file(path: str, may_be_empty: bool) -> list[tuple[Label, SourcePlace]]:
+    """The labels of a file: as Karat writes them, or as people do by hand."""
+    from karat.labels.by_hand import NAMES, is_table
+
     try:
-        return _read_pairs(path, Label)
+        source = Source(path)
+        source.refuse_nonsense()
+        return _read_by_hand(source) if is_table(source) else _read_pairs(path, Label)
     except InputError as error:
+        if error.code == "missing-field" and error.field in NAMES and not is_table(source):
+            return _read_by_hand(source)
         if error.field in _EXPECTED and error.what.startswith(("Invalid", "Expected")):  # msgspec's wording
             error.what, error.expected = "invalid value", _EXPECTED[error.field]
         if may_be_empty and error.code == "empty-file":
             return []
         raise
+
+
+def _read_by_hand(source: Source) -> list[tuple[Label, SourcePlace]]:
+    from karat.labels.by_hand import hint_for, read_by_hand
+
+    found = []
+    for record, place in read_by_hand(source):
+        try:
+            label = msgspec.convert(record, Label, strict=False)
+            if label.chunk_id is None and label.doc_id is None:
+                raise place.error("the field is missing", code="missing-field", field="chunk_id")
+        except msgspec.ValidationError as error:
+            problem = refusal(error, source.label, place.line, record)
+            problem.hint = hint_for(source)
+            raise problem from error
+        except InputError as error:
+            error.hint = hint_for(source)
+            raise
+        found.append((label, place))
+    return found
 
 
 def _check(label: Label, place: SourcePlace, highest: float) -> None:
@@ -297,9 +324,14 @@ def refuse_unknown(labels: Labels, pool: Sequence[PoolEntry]) -> None:
             raise place.error(what, code="unknown-pair", query=label.key.query, hint=hint)
 
 
+def is_conflict(label: Label) -> bool:
+    """Whether a settled label has no grade because its annotators disagree."""
+    return label.grade is None and (label.reason or "").startswith(CONFLICT)
+
+
 def conflict_pool(pool: Sequence[PoolEntry], settled: Sequence[Label]) -> list[PoolEntry]:
     """The pairs of a pool on which annotators disagree, in its order."""
-    conflicts = {label.key for label in settled if label.grade is None and (label.reason or "").startswith(CONFLICT)}
+    conflicts = {label.key for label in settled if is_conflict(label)}
     return [entry for entry in pool if entry.key in conflicts]
 
 

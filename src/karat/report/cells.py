@@ -138,14 +138,15 @@ def listing_table(listing: Listing) -> Table:
     facts = list(dict.fromkeys(name for line in listing.lines for name in line.facts))
     states = [Column("")] if any(line.state for line in listing.lines) else []
     places = [Column("#")] if any(line.place for line in listing.lines) else []
-    columns = [*places, Column(listing.title), *states, *map(Column, facts), Column("text")]
+    texts = [Column("text")] if any(line.text for line in listing.lines) else []
+    columns = [*places, Column(listing.title), *states, *map(Column, facts), *texts]
     rows = [
         [
             *(line.place for _ in places),
             line.id,
             *(STATES[line.state] for _ in states),
             *(line.facts.get(name) for name in facts),
-            shorten(line.text or "", _LINE),
+            *(shorten(line.text or "", _LINE) for _ in texts),
         ]
         for line in listing.lines
     ]

@@ -274,6 +274,8 @@ def _row(comparison: Comparison, d: Difference, tested: bool) -> list[Cell]:
 
 def _reading(comparison: Comparison, d: Difference) -> str:
     """The reading of interval and p together; computed here because older files do not have it."""
+    if d.reading in ("higher", "lower"):
+        return d.reading
     direction = "lower" if d.metric in comparison.lower_is_better else "higher"
     said = reading_of(d.delta, direction, certain=d.certain, few=d.few, moved=bool(d.wins or d.losses))
     return "–" if said == "undefined" else said

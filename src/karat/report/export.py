@@ -88,7 +88,9 @@ def check_target(target: str, inputs: Sequence[str] = ()) -> None:
             f"unknown file extension of {str(path)!r}",
             code="unknown-output",
             expected=".html, .json, .md, .csv or .parquet",
-            hint="the file extension selects the format",
+            hint="a .tex table needs several runs: karat eval runs/*.jsonl … -o table.tex"
+            if path.suffix.lower() == ".tex"
+            else "the file extension selects the format",
         )
     if table == RESULT and path.suffix.lower() != ".parquet":
         raise ConfigError(f"a whole result is written to .json or .parquet, not to {path.suffix!r}", hint="-o out.json")

@@ -180,24 +180,31 @@ def _counted_as(verdict: GateVerdict) -> Outcome | Literal["not checked"]:
 
 
 def selftest_report(found: SelfTest) -> Report:
-    columns = ("gate", "segment", "queries", "alarms", "unclear", "blocked", "catches")
+    columns = ("gate", "segment", "queries", "this run", "alarms", "unclear", "blocked", "catches")
     alarms = table(columns, [_alarm_row(alarm) for alarm in found.alarms], _rounds(found))
     rounds = f"{found.blocked:.0%} of {found.rounds} rounds"
-    said = Text(f"With nothing changed, at least one gate would have blocked in {rounds}.")
-    sections = [Section("selftest", "How often would these gates raise a false alarm?", [alarms, said])]
+    unmet = sum(alarm.unmet is not None for alarm in found.alarms)
+    said = [Text(f"With nothing changed, at least one gate would have blocked in {rounds}.")]
+    if unmet:
+        of = f"{unmet} of {counted(len(found.alarms), 'gate')}"
+        said = [Text(f"This run itself does not meet {of}. They are right to fail, so they raise no false alarms.")]
+        if unmet < len(found.alarms):
+            said.append(Text(f"With nothing changed, at least one of the other gates would have blocked in {rounds}."))
+    sections = [Section("selftest", "How often would these gates raise a false alarm?", [alarms, *said])]
     [name] = run_names([found.run])
-    sentence = f"{name} against itself: a gate blocked in {rounds}"
+    blocked = "the run meets none of the gates" if unmet == len(found.alarms) else f"a gate blocked in {rounds}"
+    sentence = f"{name} against itself: {blocked}"
     return Report(f"{found.run} against itself", sections, page_title=sentence)
 
 
 def _alarm_row(alarm: Alarm) -> list[Cell]:
+    shares: list[Cell] = [f"{share:.0%}" for share in (alarm.failed, alarm.inconclusive, alarm.blocked)]
     return [
         alarm.gate,
         alarm.segment,
         f"{alarm.queries:.0f}",
-        f"{alarm.failed:.0%}",
-        f"{alarm.inconclusive:.0%}",
-        f"{alarm.blocked:.0%}",
+        "misses it" if alarm.unmet == "missed" else alarm.unmet,
+        *(shares if alarm.unmet is None else [None] * len(shares)),
         None if alarm.caught is None else size(alarm.caught, alarm.unit),
     ]
 

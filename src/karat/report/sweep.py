@@ -105,11 +105,11 @@ def _sentences(curve: Curve) -> list[Block]:
 def _knee(knee: Knee) -> str:
     name, share = _NAMES[knee.metric], f"{knee.chosen[knee.k]:.0%}"
     if knee.rising:
-        return f"No knee of {name} up to k = {knee.k}: it is still rising (in {share} of the resamples)."
+        return f"{name} has no knee: it still rises at k = {knee.k}, the largest k (in {share} of the resamples)."
     others = [f"k = {k} in {part:.0%}" for k, part in knee.chosen.items() if k != knee.k and part >= 0.005]
     doubt = f"; {', '.join(others)}" if others else ""
     return (
-        f"Knee of {name}: k = {knee.k}, the smallest k within 1 pp of the deepest "
+        f"Knee of {name}: k = {knee.k}, the smallest k within 1 pp of the largest "
         f"(chosen in {share} of the resamples{doubt})."
     )
 
@@ -152,7 +152,7 @@ def _short_knee(knee: Knee) -> str:
 
 
 def power_report(plan: Plan) -> Report:
-    needed = f"queries needed for {plan.rows[0].detect:g}"
+    needed = f"queries needed for {plan.rows[0].detect * 100:g} pp"
     columns = ("metric", count("queries"), "spread", "detectable", needed, "enough")
     same = any(row.spread is not None and row.detectable is None for row in plan.rows)
     warnings = texts(
@@ -185,5 +185,5 @@ def _how(plan: Plan) -> str:
         spread += "to measure it, pass a second run with --against."
     return (
         f"detectable: the smallest true difference between two runs that is detected in {plan.power:.0%} of cases"
-        f" (at {plan.level * 100:g} %). spread: standard deviation of the paired differences, {spread}"
+        f" (with {plan.level * 100:g} % intervals). spread: standard deviation of the paired differences, {spread}"
     ) + (f" Queries with the same {plan.cluster} count together." if plan.cluster else "")

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from karat.report.blocks import Block, Example, Line, Listing, Report, Section, Text
+from karat.errors import shorten
+from karat.report.blocks import Block, Cell, Example, Line, Listing, Report, Section, Text
+from karat.report.cells import table
 from karat.report.overview import data_name, run_names
 from karat.report.sections.stages import WORDS
 from karat.results.numbers import counted
@@ -21,6 +23,48 @@ def triage_report(found: Triage) -> Report:
     where = f"Where {name} fails on {data_name(found.dataset, found.gold)}"
     sentence = f"{where}: {found.nothing_found:,} of {counted(found.queries)} with nothing found"
     return Report(f"{found.system or found.run} against {found.gold}", [section], page_title=sentence)
+
+
+def short_triage_report(found: Triage) -> Report:
+    """One line per query, for a terminal. One or two queries are shown in full."""
+    whole = triage_report(found)
+    if len(found.cases) <= _IN_FULL:
+        return whole
+    searched = any(case.bm25_relevant is not None for case in found.cases)
+    columns = ("query", "text", "finding", *searched * ("word search",), "should be found", "first hit")
+    rows = [_line(case, searched) for case in found.cases]
+    more = "`--explain` shows each query with its hits; `-o triage.html` writes that as a page."
+    listed = table(columns, rows, _legend(found))
+    blocks: list[Block] = [Text(_summary(found)), *map(Text, found.notes), listed, Text(more)]
+    return msgspec.structs.replace(whole, sections=[Section("triage", "Where it fails", blocks)])
+
+
+def _line(case: Case, searched: bool) -> list[Cell]:
+    more = f" + {case.gold_items - 1}" if case.gold_items > 1 else ""
+    return [
+        case.query_id,
+        shorten(case.query or "", _TEXT),
+        _short_finding(case),
+        *searched * (_word_search(case).get("word search"),),
+        f"{case.gold[0].id}{more}" if case.gold else None,
+        case.hits[0].id if case.hits else "nothing",
+    ]
+
+
+def _short_finding(case: Case) -> str | None:
+    if case.kind == "nothing lost":
+        return None
+    return WORDS[_main_loss(case)][1] if case.lost else "poor order"
+
+
+def _legend(found: Triage) -> str:
+    """What the short findings mean."""
+    said = {_short_finding(case): _finding(case, found.k).get("finding") for case in found.cases}
+    return "; ".join(f"{short}: {words}" for short, words in said.items() if short) + "."
+
+
+def _main_loss(case: Case) -> str:
+    return max(case.lost, key=lambda stage: case.lost[stage])
 
 
 def triage_blocks(found: Triage) -> list[Block]:
@@ -48,7 +92,7 @@ def _summary(found: Triage) -> str:
         return f"{said} Shown: the {shown:,} worst and a sample of {found.sampled:,} of the others."
     good = shown - found.nothing_found - found.losing
     if good < 0:
-        return f"{said} Shown: the {shown:,} worst."
+        return f"{said} Shown: the {'worst' if shown == 1 else f'{shown:,} worst'}."
     rest = "One more loses nothing and is" if good == 1 else f"The other {good:,} lose nothing and are"
     return f"{said} {rest} listed last." if good else said
 
@@ -65,6 +109,8 @@ def changed_blocks(found: ChangedQueries, baseline: str, candidate: str, in_full
     return [Text(said), *(_changed(q, baseline, candidate, i < in_full) for i, q in enumerate(found.shown))]
 
 
+_IN_FULL = 2  # queries that a terminal shows in full
+_TEXT = 60  # characters of a query in a table
 _OWN = ("outcome", "finding", "word search", "text", "page")
 _KINDS = {"lost": "lost", "gained": "gained", "changed": "with different hits but the same score"}
 
@@ -118,7 +164,7 @@ def _finding(case: Case, k: int) -> dict[str, str]:
         return {}
     if not case.lost:
         return {"finding": f"all in the top {k}, but poorly ordered"}
-    return {"finding": WORDS[max(case.lost, key=lambda stage: case.lost[stage])][0].format(k=k)}
+    return {"finding": WORDS[_main_loss(case)][0].format(k=k)}
 
 
 def _word_search(case: Case) -> dict[str, str]:
@@ -127,16 +173,18 @@ def _word_search(case: Case) -> dict[str, str]:
     if by_words is None:
         return {}
     found = sum(hit.mark == "hit" for hit in case.hits)
+    if not by_words and not found:
+        return {"word search": "also finds nothing"}
     return {"word search": "finds more" if by_words > found else "finds less" if by_words < found else "finds as much"}
 
 
 def _losses(case: Case, k: int) -> list[str]:
     if not case.lost:
         return []
-    stages = (f"{count} {WORDS[stage][0].format(k=k)}" for stage, count in case.lost.items())
+    stages = (f"{WORDS[stage][0].format(k=k)}: {count}" for stage, count in case.lost.items())
     lost, items = sum(case.lost.values()), "item" if case.gold_items == 1 else "items"
     are = "is" if lost == 1 else "are"
-    return [f"{lost} of {case.gold_items} relevant {items} {are} not in the top {k}: {'; '.join(stages)}."]
+    return [f"{lost} of {case.gold_items} relevant {items} {are} not in the top {k} ({'; '.join(stages)})."]
 
 
 def _wanted(shown: Case | ChangedQuery) -> Listing:

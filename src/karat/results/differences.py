@@ -24,7 +24,7 @@ ROUNDING = 1e-12
 _MANY = 2_000  # from this many differences on, a quick p uses the normal approximation
 
 
-InAWord: TypeAlias = Literal["better", "worse", "unclear", "same", "too few", "undefined"]
+InAWord: TypeAlias = Literal["better", "worse", "higher", "lower", "unclear", "same", "too few", "undefined"]
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -55,14 +55,18 @@ class Difference(msgspec.Struct, frozen=True):
         return f"{self.metric} {self.delta:+.4f}{limits}{p}, n={self.n}: {self.reading}"
 
 
-def reading_of(delta: float | None, direction: str, *, certain: bool, few: bool, moved: bool) -> InAWord:
-    """Sum up interval and p in one word."""
+def reading_of(
+    delta: float | None, direction: str, *, certain: bool, few: bool, moved: bool, quality: bool = True
+) -> InAWord:
+    """Sum up interval and p in one word. `quality`: whether a change is better or worse, not only higher or lower."""
     if delta is None:
         return "undefined"
     if few:
         return "too few"
     if not certain:
         return "unclear" if moved else "same"
+    if not quality:
+        return "higher" if delta > 0 else "lower"
     return "better" if (delta > 0) == (direction == "higher") else "worse"
 
 
@@ -113,7 +117,14 @@ class Paired(Bulk, frozen=True):
             ties=int((np.abs(better) <= SAME).sum()),
             few=few,
             certain=certain,
-            reading=reading_of(delta, metric.direction, certain=certain, few=few, moved=bool(wins or losses)),
+            reading=reading_of(
+                delta,
+                metric.direction,
+                certain=certain,
+                few=few,
+                moved=bool(wins or losses),
+                quality=metric.is_quality,
+            ),
         )
 
     def _is_certain(self, metric: Metric, there: Bools, sampling: Sampling, limits: Limits, p: float | None) -> bool:

@@ -84,7 +84,7 @@ def rank_systems(results: Sequence[Result]) -> Leaderboard:
             difference = found[str(metric)]
             doubted = any(_is_doubted(side, metric) for side in (results[i], results[j]))
             p[row, column] = 1.0 if difference.p is None or doubted else difference.p
-            beyond[row, column] = difference.certain
+            beyond[row, column] = difference.certain and metric.is_quality
             better[row, column] = (difference.delta or 0.0) * (1 if metric.direction == "higher" else -1)
     certain = beyond & (np.apply_along_axis(holm, 0, p) <= 1 - first.sampling.level + ROUNDING) if pairs else beyond
     letters = ascii_lowercase[: len(results)]
@@ -139,7 +139,7 @@ def _standing(result: Result, metric: Metric, beats: str, best: float | None) ->
     row = result.row(metric)
     if result.doubts.about(metric):
         return MetricStanding(row.metric, None, None, None)
-    best_of_all = row.mean is not None and row.mean == best and not _is_doubted(result, metric)
+    best_of_all = metric.is_quality and row.mean is not None and row.mean == best and not _is_doubted(result, metric)
     return MetricStanding(row.metric, row.mean, row.low, row.high, beats, best_of_all)
 
 

@@ -69,7 +69,7 @@ def plan(
     """
     level = result.sampling.level
     _check(detect, power, correlation, level)
-    metrics = [m for m in result.metrics if m.aggregate is None and m.range == (0.0, 1.0)]
+    metrics = [m for m in result.metrics if m.aggregate is None and m.range == (0.0, 1.0) and m.is_quality]
     if against is None:
         # The spread of the difference of two versions with the same spread and this correlation.
         apart = (2 * (1 - correlation)) ** 0.5
@@ -80,7 +80,9 @@ def plan(
         rows = [_row(m, paired.deltas(m), paired.baseline, detect, level, power) for m in metrics]
     if not rows:
         raise ConfigError(
-            "no metric is a share between 0 and 1", code="unsuitable-metric", hint="add one, such as recall@5"
+            "no metric measures quality as a share between 0 and 1",
+            code="unsuitable-metric",
+            hint="add one, such as -m recall@5",
         )
     return Plan(
         karat=__version__,

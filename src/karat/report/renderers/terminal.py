@@ -98,7 +98,7 @@ def _block(block: Block, width: int) -> Lines:
 
 def _example(block: Example, width: int) -> Lines:
     facts = [f"{name} {write_cell(value, 'score')}" for name, value in block.facts.items()]
-    labels = [f"{name} {readable(value, QUERY)}" for name, value in block.labels.items()]
+    labels = [f"{name}: {readable(value, QUERY)}" for name, value in block.labels.items()]
     yield "", "plain"
     yield from _text(f"{readable(block.query_id, QUERY)}  {readable(block.query or '', QUERY)}", width, "title")
     yield from _text("  ".join(filter(None, [block.outcome, *facts, *labels])), width, "note")

@@ -41,7 +41,7 @@ class AuditSection(ReportSection):
         return self.blocks(result) if list(result.audited) else []
 
 
-def audit_line(result: Result) -> list[Block]:
+def audit_line(result: Result) -> list[Text]:
     """One line about queries that failed, are missing, unknown or left out; empty if there are none."""
     # If many failed or are missing, the report begins with that.
     shown = set(_IN_SHORT) if lost_queries(result) is None else {"unknown_queries"}
@@ -53,14 +53,25 @@ def audit_line(result: Result) -> list[Block]:
 
 def with_audits(report: Report, results: Sequence[Result]) -> Report:
     """Returns the report with the audits that are not empty, and with doubts at the start."""
-    names = [f": {result.system or result.run}" if len(results) > 1 else "" for result in results]
-    sections = [
+    audited = msgspec.structs.replace(report, sections=[*report.sections, *audit_sections(results)])
+    return with_doubts(_with_trouble(audited, results), results)
+
+
+def audit_sections(results: Sequence[Result], *, brief: bool = False) -> list[Section]:
+    """Returns the audits that are not empty, one section per result; in brief, one section with a line per result."""
+    names = [f": {name}" if len(results) > 1 else "" for name in run_names([r.system or r.run for r in results])]
+    if brief:
+        lines = [
+            msgspec.structs.replace(line, text=f"{name.removeprefix(': ')}: {line.text}" if name else line.text)
+            for result, name in zip(results, names, strict=True)
+            for line in audit_line(result)
+        ]
+        return [Section(AuditSection.name, AuditSection.title, lines)] if lines else []
+    return [
         Section(AuditSection.name, f"{AuditSection.title}{name}", AuditSection().blocks(result))
         for result, name in zip(results, names, strict=True)
         if list(result.audited)
     ]
-    audited = msgspec.structs.replace(report, sections=[*report.sections, *sections])
-    return with_doubts(_with_trouble(audited, results), results)
 
 
 def _with_trouble(report: Report, results: Sequence[Result]) -> Report:

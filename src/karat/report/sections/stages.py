@@ -18,16 +18,16 @@ from karat.results.numbers import counted, points, share, such_as, with_interval
 # Stage → description, and a short form.
 WORDS = {
     waterfall.NOT_IN_CORPUS: ("not in the corpus", "not in corpus"),
-    waterfall.NOT_RUN: ("the run has no answer to the query (missing, or an error)", "not run"),
+    waterfall.NOT_RUN: ("query missing from the run, or failed", "not run"),
     waterfall.MISROUTED: ("in a source that was not queried", "misrouted"),
     waterfall.NOT_RETRIEVED: ("not among the raw candidates", "not found"),
     waterfall.NOT_LISTED: ("not in the list", "not listed"),
-    waterfall.CUT_EARLY: ("raw candidate too far down, cut before the final list", "cut early"),
+    waterfall.CUT_EARLY: ("among the raw candidates, but cut before the final list", "cut early"),
     waterfall.DEMOTED: ("in the raw top {k}, moved out of it by the reranker", "demoted"),
     "over_top_k": ("in the top {k}, cut by --top-k", "over top-k"),
     "too_new": ("in the top {k}, newer than the query's as_of", "too new"),
     "low_score": ("in the top {k}, under the score threshold", "low score"),
-    waterfall.CUT: ("in the final list, below {k}", "below k"),
+    waterfall.CUT: ("in the final list, below rank {k}", "below k"),
     waterfall.OVER_BUDGET: ("in the final list, past {k}", "over budget"),
 }
 _COLUMNS = 6  # more routes than this are listed one below the other

@@ -81,7 +81,8 @@ def _warning(k: int, baseline: bool, wrong_hits_judged: bool | None) -> str:
     known, less = ("baseline", "candidate") if baseline else ("candidate", "baseline")
     said = f"The gold set judges more of the {known}'s top {k}, and unjudged hits count as irrelevant. "
     if wrong_hits_judged is False:  # then a run that finds more of the gold always has more judged hits
-        said += "It lists no irrelevant items, so a real gain looks the same. "
+        said += "It judges only relevant items, so a better run always has more judged hits. "
+        said += "The difference may be real. "
     return (
         said + f"Label the {less}'s hits (`karat labels pool … --only-differences`), "
         "or see what they could change (--bounds)."

@@ -53,9 +53,9 @@ def as_results(
         read_run(side)  # raises an error about the path
     if gold is None:
         raise ConfigError(
-            "comparing runs needs a gold set",
+            "the gold set is missing",
             code="no-gold",
-            hint="pass --gold, or use results saved by `karat eval`",
+            hint="add --gold GOLD; only results saved with `karat eval … -o result.json` need none",
         )
     return list(evaluate_all(side, gold, metrics, consumers=consumers, **options).values())
 

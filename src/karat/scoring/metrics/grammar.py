@@ -74,9 +74,29 @@ def _parsed(text: str) -> Metric:
     if found is None or base is None:  # the lower case of a letter may be two characters
         _refuse_of_answers(form["name"])
         known = sorted({*REGISTRY.everything(), *aliases()})
-        raise UnknownName("metric", form["name"], known, hint="`karat metrics` lists them all")
+        error = UnknownName("metric", form["name"], known, hint="`karat metrics` lists them all")
+        error.hint = _nearest(form["name"], form["k"], known) or error.hint
+        raise error
     given = {**_parameters(base["given"], text), **_parameters(form["given"], text)}
     return _build(found, given, k, text)
+
+
+def _nearest(name: str, k: str | None, known: list[str]) -> str | None:
+    """The nearest metrics with the cutoff that was asked for: `recal@5` and `recall5` are probably recall@5."""
+    from difflib import get_close_matches
+
+    lower = name.lower()
+    stem = lower if k else lower.rstrip("0123456789")
+    cut = k or lower.removeprefix(stem)
+    near = get_close_matches(stem, known, n=1, cutoff=0.8) or get_close_matches(stem, known, n=3, cutoff=0.6)
+    if not near:
+        return None
+    cuts = (REGISTRY.get(each) for each in near)
+    shown = (
+        f"{each}@{cut}" if cut and (found is None or found.cutoff != "none") else each
+        for each, found in zip(near, cuts, strict=True)
+    )
+    return f"did you mean {' or '.join(shown)}?"
 
 
 def _refuse_of_answers(name: str) -> None:

@@ -144,6 +144,7 @@ class JudgedShare(Metric, frozen=True, kw_only=True):
 
     name = "judged"
     rests_on: ClassVar[frozenset[Basis]] = frozenset({"ids", "order"})
+    is_quality = False
     version = 2  # negatives of the gold set are judged
     cutoff: ClassVar[CutoffUse] = "required"
 

@@ -22,6 +22,7 @@ class Description(msgspec.Struct):
     convention: str
     example: str
     direction: str
+    is_quality: bool
     range: tuple[float, float | None]
     parameters: dict[str, str]
     aliases: dict[str, str]
@@ -48,6 +49,7 @@ def _describe(metric: type[Metric]) -> Description:
         convention=_one_line(convention),
         example=f">>>{example}".rstrip() if example else "",
         direction=metric.direction,
+        is_quality=metric.is_quality,
         range=(low, None if high == float("inf") else high),
         parameters={
             f: _default(d)
@@ -92,7 +94,8 @@ def reference() -> str:
 
 def _facts(d: Description) -> list[str]:
     high = "unbounded" if d.range[1] is None else f"{d.range[1]:g}"
-    facts = [f"- {d.direction} is better, from {d.range[0]:g} to {high}"]
+    better = f"{d.direction} is better" if d.is_quality else "describes the labels, not the quality"
+    facts = [f"- {better}, from {d.range[0]:g} to {high}"]
     if d.parameters:
         facts.append("- parameters: " + ", ".join(f"`{name}` ({default})" for name, default in d.parameters.items()))
     if d.aliases:

@@ -1,0 +1,79 @@
+"""Labels that people wrote by hand: CSV or TSV, other names for the fields, no annotator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from karat.formats.base import Source, SourcePlace
+from karat.formats.records import RecordDecoder, read_records
+from karat.formats.table_file import rows_of
+
+# Field of a label → other names that are accepted for it, where the field itself is missing.
+NAMES = {
+    "query_id": ("qid", "query-id", "question_id"),
+    "chunk_id": ("chunk", "passage_id"),
+    "doc_id": ("doc", "docid", "document_id", "corpus-id"),
+    "grade": ("label", "relevance", "rel", "rating"),
+    "annotator": ("annotator_id", "rater", "worker", "user"),
+}
+EXAMPLE = '{"query_id": "q1", "chunk_id": "doc_7#p2", "grade": 2, "annotator": "ann"}'
+COLUMNS = "query_id, chunk_id or doc_id, and grade (also label or relevance); annotator is optional"
+_EMPTY = "empty cell"
+
+
+class _Anything(msgspec.Struct):
+    """A record with any fields."""
+
+
+def is_table(source: Source) -> bool:
+    """Whether a file of labels is a table with a header instead of JSON."""
+    header = source.first_line.decode("utf-8", "replace").strip().lower()
+    return not header.startswith(("{", "[")) and any(mark in header for mark in ",;\t")
+
+
+def read_by_hand(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:
+    """Labels with the names that `Label` has, and their places."""
+    return _rows(source) if is_table(source) else _records(source)
+
+
+def hint_for(source: Source) -> str:
+    return (
+        f"the columns are {COLUMNS}"
+        if is_table(source)
+        else f"a label is a line such as {EXAMPLE}, or with doc_id for a whole document"
+    )
+
+
+def _rows(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:
+    """The rows of a CSV or TSV file as labels. An empty grade is a missing one, not 0."""
+    for line, row in rows_of(source):
+        found = _renamed({name.strip().lower(): value.strip() for name, value in row.items()}, source)
+        label: dict[str, Any] = {name: value for name, value in found.items() if value != ""}
+        if found.get("grade") == "":
+            label = {"grade": None, "reason": _EMPTY, **label}
+        yield label, SourcePlace(source.label, line)
+
+
+def _records(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:
+    """The records of a JSON file as labels."""
+    decoder = RecordDecoder(_Anything)
+    for record, place in read_records(source, decoder):
+        named = {field: getattr(record, attribute, None) for attribute, field in decoder.extra_names.items()}
+        found = _renamed({name: value for name, value in named.items() if value is not None}, source)
+        yield ({"grade": None, **found} if "reason" in found else found), place
+
+
+def _renamed(record: Mapping[str, Any], source: Source) -> dict[str, Any]:
+    """A record with the names of a label. Without an annotator, the file's name is taken."""
+    found = dict(record)
+    for field, others in NAMES.items():
+        other = next((name for name in others if name in found), None)
+        if field not in found and other is not None:
+            found[field] = found.pop(other)
+    if not found.get("annotator"):
+        found["annotator"] = Path(source.label).name.partition(".")[0] or "annotator"
+    return found
