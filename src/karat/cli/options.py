@@ -75,7 +75,7 @@ class Count(click.IntRange):
         return number
 
 
-class Percentage(click.ParamType):  # type: ignore[type-arg]
+class _Percentage(click.ParamType):  # type: ignore[type-arg]
     """A number that may be written in percent: 0.03, 3% and 3pp are the same."""
 
     name = "float"
@@ -87,6 +87,9 @@ class Percentage(click.ParamType):  # type: ignore[type-arg]
             return float(number) / (1 if number == text else 100)
         except ValueError:
             self.fail(f"{value!r} is not a number; write 0.03 or 3%.", param, ctx)
+
+
+PERCENTAGE: Final[click.ParamType[Any]] = _Percentage()
 
 
 class _Limited:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from karat.cli.help import KaratCommand
-from karat.cli.options import Percentage, metric_option, named_options, options_of, report_options
+from karat.cli.options import PERCENTAGE, metric_option, named_options, options_of, report_options
 from karat.scoring.options import Options
 
 
@@ -18,9 +18,9 @@ from karat.scoring.options import Options
 )
 @click.argument("run")
 @click.option("--gold", "-g", help="Gold set; not needed if RUN is a saved result.")
-@click.option("--detect", type=Percentage(), default=0.03, show_default=True, help="Difference to detect: 0.03 or 3%.")
+@click.option("--detect", type=PERCENTAGE, default=0.03, show_default=True, help="Difference to detect: 0.03 or 3%.")
 @click.option("--against", metavar="RUN", help="Second run, to measure how the scores of two runs vary.")
-@click.option("--power", type=Percentage(), default=0.8, show_default=True, help="Probability of detecting it.")
+@click.option("--power", type=PERCENTAGE, default=0.8, show_default=True, help="Probability of detecting it.")
 @click.option(
     "--correlation",
     type=float,

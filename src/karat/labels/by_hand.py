@@ -13,7 +13,7 @@ from karat.formats.records import RecordDecoder, read_records
 from karat.formats.table_file import rows_of
 
 # Field of a label → other names that are accepted for it, where the field itself is missing.
-NAMES = {
+NAMES: dict[str, tuple[str, ...]] = {
     "query_id": ("qid", "query-id", "question_id"),
     "chunk_id": ("chunk", "passage_id"),
     "doc_id": ("doc", "docid", "document_id", "corpus-id"),
