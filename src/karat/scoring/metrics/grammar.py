@@ -42,6 +42,7 @@ _OF_ANSWERS = {
     *("answerrelevancy", "answerrelevance", "responserelevancy", "answercorrectness", "answersimilarity"),
     *("semanticsimilarity", "factualcorrectness", "aspectcritic", "summarizationscore", "bleuscore", "rougescore"),
 }
+_AS_NEAR = 0.05  # names that are this much less alike are not proposed
 _LONGEST = 1000  # characters of a name with its parameters
 _CUTOFF_NAMES = {"k": "cutoff", "budget": "token budget"}
 # retrieval-recall-at-k, recall_at_5, ndcg_cut_10, P_5
@@ -83,14 +84,16 @@ def _parsed(text: str) -> Metric:
 
 def _nearest(name: str, k: str | None, known: list[str]) -> str | None:
     """The nearest metrics with the cutoff that was asked for: `recal@5` and `recall5` are probably recall@5."""
-    from difflib import get_close_matches
+    from difflib import SequenceMatcher, get_close_matches
 
     lower = name.lower()
     stem = lower if k else lower.rstrip("0123456789")
     cut = k or lower.removeprefix(stem)
-    near = get_close_matches(stem, known, n=1, cutoff=0.8) or get_close_matches(stem, known, n=3, cutoff=0.6)
+    near = get_close_matches(stem, known, n=3, cutoff=0.6)
     if not near:
         return None
+    alike = [SequenceMatcher(None, each, stem).ratio() for each in near]
+    near = [each for each, ratio in zip(near, alike, strict=True) if ratio > alike[0] - _AS_NEAR]
     cuts = (REGISTRY.get(each) for each in near)
     shown = (
         f"{each}@{cut}" if cut and (found is None or found.cutoff != "none") else each
