@@ -118,11 +118,15 @@ def test_what_the_readme_calls_the_core_starts_without_any_extra(folder: Path) -
         "eval triage": (few, "-g", gold),
         "gate selftest": (few, "-g", gold, "--gate", "recall@5 >= 0.1"),
         "labels pool": (few, "-g", gold, "-o", "pooled.jsonl"),
+        "labels merge": ("human.csv", "-g", gold, "-o", "gold_v2.jsonl"),
         "history": ("list",),
         "check": (few, gold),
         "init": (),
     }
-    assert set(core) - set(runs) == {"labels agree", "labels calibrate"}  # these read labels alone
+    # These read labels alone, or wait for keys.
+    assert set(core) - set(runs) == {"labels label", "labels agree", "labels calibrate"}
+    first = json.loads((folder / gold).read_text().splitlines()[0])
+    (folder / "human.csv").write_text(f"query_id,chunk_id,grade\n{first['query_id']},another#p1,1\n")
     for name in core:
         done = karat(folder, *name.split(), *runs.get(name, ("--help",)), store=str(folder / "history"))
         assert "karat[" not in done.stderr, (name, done.stderr)
