@@ -54,11 +54,11 @@ def test_a_killed_worker_is_a_damaged_file_and_the_next_one_is_read(file: Path) 
     source = ParquetSource(file)
     assert source.height() == 3
     with _WORKERS.one() as worker:
-        process = worker._process
-        os.kill(process.pid, signal.SIGSTOP)
-        threading.Timer(0.1, process.kill).start()
-        told, _ = worker.ask({**source._said, "do": "height"}, b"", b"")
-    assert told["failed"] == CRASH
+        os.kill(worker.pid, signal.SIGSTOP)
+    threading.Timer(0.1, os.kill, (worker.pid, signal.SIGKILL)).start()
+    with pytest.raises(UnreadableParquet) as caught:
+        source.height()
+    assert caught.value.kind == CRASH
     assert source.rows().equals(FRAME)
 
 

@@ -57,6 +57,11 @@ def keep_secret(value: str | None) -> str:
     return value or ""
 
 
+def kept_secrets() -> list[str]:
+    """The values passed to `keep_secret`, for another process that must not show them either."""
+    return sorted(_told)
+
+
 def keep_password_of(address: str | None) -> None:
     """Never show the password of an address, as written and decoded."""
     for part in re.findall(r"://[^\s:/?#@]*:(.*)@", address or ""):

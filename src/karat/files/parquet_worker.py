@@ -1,23 +1,19 @@
 """The process that reads Parquet files, so that a damaged file can only crash this process.
 
-A request is a line of JSON followed by bytes; so is a response. See `safe_parquet.py` for the other side.
+See `safe_parquet.py` for the other side.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import os
-import signal
-import sys
-from contextlib import suppress
 from typing import IO, Any
 
+from karat.files.child import answer_requests, pipes
 from karat.files.limits import EXPANSION, largest_content
 from karat.files.parquet_check import DamagedParquet, expanded_size
 
 DAMAGED, EXPANDS, REFUSED, GONE, NO_FILE = "damaged", "expands", "refused", "gone", "no-file"
-READY = b"ready\n"
 
 
 class _ExpandsTooFar(Exception):
@@ -25,32 +21,19 @@ class _ExpandsTooFar(Exception):
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other process decides, and closes the pipe
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    silent = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silent, 1)
-    os.dup2(silent, 2)  # the other process reports crashes
-    worker = _Worker()
-    with suppress(BrokenPipeError):
-        answers.write(READY)
-        answers.flush()
-        while line := requests.readline():
-            request = json.loads(line)
-            content, plan = requests.read(request["size"]), requests.read(request["plan"])
-            _send(answers, *worker.answer(request, content, plan))
+    requests, answers = pipes()
+    answer_requests(Reader().answer, requests, answers)
 
 
-def _send(answers: IO[bytes], told: dict[str, Any], frame: bytes | memoryview) -> None:
-    answers.write(json.dumps({**told, "size": len(frame)}).encode() + b"\n")
-    answers.write(frame)
-    answers.flush()
+class Reader:
+    """Answers requests for files. A plan of polars follows the content of a file."""
 
-
-class _Worker:
     def __init__(self) -> None:
         self._checked: dict[str, tuple[int, int, int]] = {}  # path → inode, size and time of change
 
-    def answer(self, request: dict[str, Any], content: bytes, plan: bytes) -> tuple[dict[str, Any], bytes | memoryview]:
+    def answer(self, request: dict[str, Any], sent: bytes) -> tuple[dict[str, Any], bytes | memoryview]:
+        end = len(sent) - request["plan"]
+        content, plan = sent[:end], sent[end:]
         try:
             os.environ[EXPANSION] = request["expansion"]  # may have changed since the worker started
             packed = 0 if request["delta"] else self._check(request, content)

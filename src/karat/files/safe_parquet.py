@@ -9,30 +9,27 @@ from __future__ import annotations
 
 import atexit
 import io
-import json
 import os
-import select
-import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from karat.errors import ConfigError, InputError
+from karat.files.child import Child, ChildFailed, Children
 from karat.files.limits import EXPANSION, expands_too_far, largest_content
-from karat.files.parquet_worker import DAMAGED, EXPANDS, GONE, READY
+from karat.files.parquet_worker import DAMAGED, EXPANDS, GONE
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from karat.files.parquet_worker import Reader
 
 CRASH = "crash"
 __all__ = ["CRASH", "GONE", "ParquetSource", "UnreadableParquet"]
 _PATIENCE = 600.0  # seconds to wait for a response
 _AT_ONCE = 2  # workers; each uses all cores for one read
 _WRITE_AGAIN = "the file is damaged or incomplete: write or copy it again"
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import karat.files.parquet_worker as w; w.main()"
 
 
 class UnreadableParquet(Exception):
@@ -87,60 +84,34 @@ class ParquetSource:
         return pl.read_ipc_stream(content)
 
     def _ask(self, wanted: dict[str, Any], plan: bytes = b"") -> tuple[dict[str, Any], bytes]:
-        with _WORKERS.one() as worker:
-            told, frame = worker.ask({**self._said, **wanted}, self._content, plan)
+        request = {**self._said, **wanted, "plan": len(plan), "expansion": os.environ.get(EXPANSION, "")}
+        told, frame = _answered(request, self._content + plan)
         if "failed" in told:
             raise UnreadableParquet(told["failed"], told["reason"], told.get("module", ""))
         return told, frame
 
 
-class _Worker:
-    """The worker process."""
-
-    def __init__(self) -> None:
-        command = [sys.executable or "python3", "-I", "-c", _START, json.dumps(sys.path)]
-        pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-        try:
-            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere)
-        except OSError as error:
-            raise _cannot_start(command[0], error.strerror or str(error)) from error
-        if self._process.stdout.readline() != READY:  # type: ignore[union-attr]
-            self.close()
-            raise _cannot_start(command[0], "it ended at once")
-
-    def ask(self, request: dict[str, Any], content: bytes, plan: bytes) -> tuple[dict[str, Any], bytes]:
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            sizes = {"size": len(content), "plan": len(plan), "expansion": os.environ.get(EXPANSION, "")}
-            process.stdin.write(json.dumps({**request, **sizes}).encode() + b"\n")
-            process.stdin.write(content + plan)
-            process.stdin.flush()
-            import polars  # noqa: F401  (takes as long as the worker takes to do the same)
-
-            if not _answers(process.stdout):
-                raise EOFError
-            told: dict[str, Any] = json.loads(process.stdout.readline() or b"null")
-            return told, _exactly(process.stdout, told["size"])
-        except (OSError, TypeError, EOFError):
-            self.close()
+def _answered(request: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
+    if _here is not None:
+        told, frame = _here.answer(request, content)
+        return told, bytes(frame)
+    with _WORKERS.one() as worker:
+        try:  # to import polars takes as long here as in the worker
+            return worker.ask(request, content, patience=_PATIENCE, meanwhile=_import_polars)
+        except ChildFailed:
             return {"failed": CRASH, "reason": "the Parquet reader crashed on it"}, b""
-        except BaseException:  # interrupted during a response: what follows cannot be parsed
-            self.close()
-            raise
 
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
 
-    def close(self) -> None:
-        self._process.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
-        self._process.wait()
+def read_here() -> None:
+    """From now on, reads files in this process, which a damaged one may crash; for processes that may."""
+    global _here
+    from karat.files.parquet_worker import Reader
+
+    _here = Reader()
+
+
+def _import_polars() -> None:
+    import polars  # noqa: F401
 
 
 def _cannot_start(program: str, reason: str) -> ConfigError:
@@ -152,44 +123,17 @@ def _cannot_start(program: str, reason: str) -> ConfigError:
     )
 
 
-def _answers(stream: IO[bytes]) -> bool:
-    """Return whether a response begins within the time limit."""
-    return os.name != "posix" or bool(select.select([stream], [], [], _PATIENCE)[0])
+def _started() -> Child:
+    try:
+        made = Child("karat.files.parquet_worker")
+        made.ready(_PATIENCE)
+    except ChildFailed as error:
+        raise _cannot_start(sys.executable or "python3", str(error)) from error
+    return made
 
 
-def _exactly(stream: IO[bytes], size: int) -> bytes:
-    found = stream.read(size)
-    if len(found) < size:
-        raise EOFError
-    return found
-
-
-class _Workers:
-    """Workers that wait for the next file."""
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        self._idle: list[_Worker] = []
-        self._places = threading.BoundedSemaphore(_AT_ONCE)
-
-    @contextmanager
-    def one(self) -> Iterator[_Worker]:
-        with self._places:
-            worker = self._idle.pop() if self._idle else _Worker()
-            if not worker.is_alive:
-                worker = _Worker()
-            yield worker
-            if worker.is_alive:
-                self._idle.append(worker)
-
-    def close(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
-
-
-_WORKERS = _Workers()
+_here: Reader | None = None
+_WORKERS = Children(_started, _AT_ONCE)
 atexit.register(_WORKERS.close)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_WORKERS.reset)

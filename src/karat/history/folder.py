@@ -30,6 +30,7 @@ class FolderStore(Store):
 
     def __init__(self, folder: Path, *, create: bool = True, up_to: int = CURRENT) -> None:
         self.label: str = str(folder)
+        self.address: str = str(folder.absolute())
         self._folder = folder
         self._runs = folder / "runs"
         if create:

@@ -34,6 +34,7 @@ class PostgresStore(Store):
         keep_password_of(url)
         self.label: str = without_password(url)
         self._url = _SCHEME.sub("postgresql://", url, count=1)
+        self.address: str = self._url
         # One connection for reads and one for writes, so that reads do not wait for writes.
         self._locks = {False: threading.RLock(), True: threading.RLock()}
         self._connections: dict[bool, psycopg.Connection[Any]] = {}

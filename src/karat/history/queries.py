@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _MOST = 500
+_SHOWN = ("query_id", "query", "first_rank", "missing")
 _TOTAL = " total"  # not the name of any column
 _MOST_NAMES = 4096
 _KNOWN_NAMES: dict[str, list[str]] = {}  # id of a run → its columns
@@ -102,11 +104,7 @@ def scores_of(
     import polars as pl
 
     with _scanned(store, run_id) as table:
-        names = _names(run_id, table)
-        by = _score(metric, names) if order != "given" else None
-        for name in only or {}:
-            if TAG + name not in names:
-                raise UnknownName("tag of this run", name, [n.removeprefix(TAG) for n in names if n.startswith(TAG)])
+        by = None if order == "given" else SCORE + metric if metric else _score(None, _names(run_id, table))
 
         def wanted(frame: pl.LazyFrame) -> pl.LazyFrame:
             if by is not None:
@@ -117,15 +115,34 @@ def scores_of(
                 frame = frame.filter(pl.col(TAG + name).is_in([value, msgspec.json.encode(value).decode()]))
             return frame.filter(pl.col("case").is_not_null()) if cases else frame
 
-        # Rows and total in one read; a second read only if the page is past the end.
-        found = table.collect(
-            lambda frame: wanted(frame).with_columns(pl.len().alias(_TOTAL)).slice(max(offset, 0), _size(limit))
-        )
+        # Rows and total in one read; a second read only if the page is past the end, or a name is unknown.
+        shown = (*_SHOWN, pl.col("case").is_not_null(), _starting(SCORE, TAG), pl.len().alias(_TOTAL))
+        try:
+            found = table.collect(lambda frame: wanted(frame).select(shown).slice(max(offset, 0), _size(limit)))
+        except UnreadableParquet:
+            _refuse_unknown(by, only or {}, _names(run_id, table))
+            raise
         if found.height:
             total = int(found[_TOTAL][0])
         else:
             total = int(table.collect(lambda frame: wanted(frame).select(pl.len())).item())
-        return QueryPage(total, [_query(row) for row in found.drop(_TOTAL).iter_rows(named=True)])
+        return QueryPage(total, [_query(row) for row in found.iter_rows(named=True)])
+
+
+def _starting(*prefixes: str) -> pl.Expr:
+    """All columns whose names begin so; resolved where the file is read."""
+    import polars as pl
+
+    return pl.col(f"^(?:{'|'.join(map(re.escape, prefixes))}).*$")
+
+
+def _refuse_unknown(by: str | None, only: dict[str, str], names: list[str]) -> None:
+    """Raises UnknownName for a metric or a tag that the run does not have."""
+    if by is not None:
+        _score(by.removeprefix(SCORE), names)
+    for name in only:
+        if TAG + name not in names:
+            raise UnknownName("tag of this run", name, [n.removeprefix(TAG) for n in names if n.startswith(TAG)])
 
 
 def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFrame:
@@ -139,7 +156,7 @@ def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFram
 
 def case_of(store: Store, run_id: str, query_id: str) -> dict[str, Any] | None:
     """A failed query with its gold and hits, as `karat eval triage` shows it; None if its hits were not kept."""
-    found = _one(store, run_id, query_id, ["case"])
+    found = _one(store, run_id, query_id, whole_case=True)
     with _readable(run_id):
         return None if found is None or found["case"] is None else msgspec.json.decode(found["case"])
 
@@ -198,7 +215,7 @@ def query_over_time(
     points = []
     for row in page.rows:
         try:
-            found = _one(store, row.id, query_id, None)
+            found = _one(store, row.id, query_id)
         except NotThere:  # deleted since the list was read
             continue
         if found is not None:
@@ -233,15 +250,14 @@ def _names(run_id: str, table: ParquetSource) -> list[str]:
     return found
 
 
-def _one(store: Store, run_id: str, query_id: str, columns: list[str] | None) -> dict[str, Any] | None:
+def _one(store: Store, run_id: str, query_id: str, *, whole_case: bool = False) -> dict[str, Any] | None:
+    """One query; `whole_case`: only its case, which is not just whether there is one."""
     import polars as pl
 
+    case = pl.col("case")
+    told = (case,) if whole_case else (*_SHOWN, case.is_not_null(), _starting(SCORE))
     with _scanned(store, run_id) as table:
-        if columns is None:
-            names = _names(run_id, table)
-            columns = ["query", "first_rank", "missing", "case", *(name for name in names if name.startswith(SCORE))]
-        chosen, told = pl.col("query_id") == query_id, columns
-        rows = table.collect(lambda frame: frame.filter(chosen).select(told)).to_dicts()
+        rows = table.collect(lambda frame: frame.filter(pl.col("query_id") == query_id).select(told)).to_dicts()
     return rows[0] if rows else None
 
 
@@ -286,8 +302,7 @@ def _query(row: dict[str, Any]) -> QueryScores:
 def _told(row: dict[str, Any]) -> dict[str, Any]:
     """The fields of a query that all lists show."""
     scores = {name.removeprefix(SCORE): value for name, value in row.items() if name.startswith(SCORE)}
-    has_case = row["case"] is not None
-    return {"first_rank": row["first_rank"], "missing": row["missing"], "has_case": has_case, "scores": scores}
+    return {"first_rank": row["first_rank"], "missing": row["missing"], "has_case": row["case"], "scores": scores}
 
 
 def _side(row: dict[str, Any], runs: int) -> SideRow:

@@ -72,6 +72,7 @@ class Store(ABC):
     """Runs by id, with a catalogue for lists. Every write is atomic."""
 
     label: str  # for messages, without the password
+    address: str  # for another process to open it, with the password
     postgres = False
     is_near = False  # whether reading its state is instant
 

@@ -210,10 +210,12 @@ def write_cell(value: Cell, style: str) -> str:
     >>> write_cell(0.65092, "score"), write_cell(None, "score"), write_cell(12, "count")
     ('0.6509', '–', '12')
     """
+    if isinstance(value, str):
+        return value
     if value is None:
         return "–"
-    if isinstance(value, (Interval, Link, str)):
-        return value if isinstance(value, str) else value.text
+    if isinstance(value, (Interval, Link)):
+        return value.text
     if style == "score":
         return f"{value:.4f}"
     if style == "quantity":
@@ -223,9 +225,10 @@ def write_cell(value: Cell, style: str) -> str:
 
 def is_unbroken(table: Table, column: int) -> bool:
     """Whether all cells are numbers or intervals, which must not wrap."""
-    cells = [write_cell(row[column], table.columns[column].style) for row in table.rows]
     if table.rows and all(isinstance(row[column], Interval) for row in table.rows):
         return True
+    style = table.columns[column].style
+    cells = (write_cell(row[column], style) for row in table.rows)
     return is_numeric(table, column) or all(map(_NUMBERS.fullmatch, cells))
 
 
@@ -233,5 +236,6 @@ def is_numeric(table: Table, column: int) -> bool:
     """Whether a column holds numbers, which are right-aligned."""
     if table.columns[column].style != "text":
         return True
-    cells = [write_cell(row[column], "text") for row in table.rows if row[column] is not None]
-    return bool(cells) and all(c == "–" or _NUMBER.fullmatch(c) for c in cells)
+    values = [row[column] for row in table.rows if row[column] is not None]
+    cells = (write_cell(value, "text") for value in values)
+    return bool(values) and all(c == "–" or _NUMBER.fullmatch(c) for c in cells)

@@ -15,6 +15,7 @@ _UNREADABLE = re.compile(
     + "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
     + "]"
 )
+_PLAIN = re.compile(r"[ !#$%(-;=?-~]*")  # ASCII without special characters of HTML
 _ASCII_NAME = re.compile(r"[!-~](?:[ -~]*[!-~])?")  # without leading or trailing spaces
 
 
@@ -24,11 +25,22 @@ def readable(text: str, longest: int = LONGEST) -> str:
     >>> readable("a\\x00b\\u202ec\\r\\n"), readable("x" * 100_000, 3)
     ('a�b�c�\\n', 'xxx… (99,997 more characters)')
     """
+    if len(text) <= longest and text.isprintable():  # most texts, and ten times as fast
+        return text
     more = len(text) - longest
     note = f"… ({more:,} more characters)"
     if more <= len(note):  # the note would be longer than the text it replaces
         return _UNREADABLE.sub("�", text)
     return _UNREADABLE.sub("�", text[:longest]) + note
+
+
+def safe(text: str, longest: int = LONGEST) -> str:
+    """Returns readable, escaped text, with a fast path because a page has a hundred thousand texts."""
+    if len(text) <= longest and _PLAIN.fullmatch(text):
+        return text
+    from markupsafe import escape
+
+    return str(escape(readable(text, longest)))
 
 
 @lru_cache(maxsize=1 << 16)  # a page repeats the same names many times

@@ -8,9 +8,9 @@ from functools import cache
 from typing import Literal
 
 import msgspec
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from karat.report.readable import readable
+from karat.report.readable import safe
 
 _NAME = 26  # characters of a name next to a chart
 _TICKS = 6  # on an axis, approximately
@@ -34,9 +34,9 @@ def element(name: str, *children: str | Markup, **attributes: str | float | None
     given = ""
     for key, value in attributes.items():
         if value is not None:
-            shown = escape(readable(value)) if isinstance(value, str) else plain(value)
+            shown = safe(value) if isinstance(value, str) else plain(value)
             given += f' {_attribute(key)}="{shown}"'
-    inner = "".join([child if isinstance(child, Markup) else escape(readable(child)) for child in children])
+    inner = "".join([child if isinstance(child, Markup) else safe(child) for child in children])
     return Markup(f"<{name}{given}>{inner}</{name}>")
 
 

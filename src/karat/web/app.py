@@ -26,21 +26,14 @@ from karat.web.forms import read_form
 from karat.web.guard import COOKIE, LOGIN, LOGOUT, NEXT, Guard, Patience, cookies_of, next_page, set_cookie
 from karat.web.labels import LABEL_ENDPOINTS, label_routes, visit_of
 from karat.web.page import front_page, page, problem_page, static_file
-from karat.web.pages.compare import compare_page
-from karat.web.pages.queries import queries_page, query_page, triage_page
-from karat.web.pages.runs import pins_page, run_page, runs_page, trend_page
+from karat.web.page_worker import MADE_APART, PageWorkers, Show
+from karat.web.pages.runs import pins_page
 from karat.web.remember import Remember
 from karat.web.turns import Lanes
 
-PAGES: dict[str, Callable[[Store, Request], Response]] = {
+PAGES: dict[str, Show] = {
     "/": front_page,
-    "/runs": runs_page,
-    "/trend": trend_page,
-    "/runs/{run}": run_page,
-    "/runs/{run}/queries": queries_page,
-    "/runs/{run}/triage": triage_page,
-    "/compare": compare_page,
-    "/query": query_page,
+    **MADE_APART,
     "/pins": pins_page,
     "/static/{name}": static_file,
 }
@@ -58,8 +51,14 @@ def prepare(kind: type[msgspec.Struct] = msgspec.Struct) -> None:
         prepare(own)
 
 
-def create_app(store: Store, access: Access, desk: Desk | None = None, patience: Patience | None = None) -> Starlette:
-    """Creates the application; `store` and `desk` must stay open while it runs."""
+def create_app(
+    store: Store,
+    access: Access,
+    desk: Desk | None = None,
+    patience: Patience | None = None,
+    workers: PageWorkers | None = None,
+) -> Starlette:
+    """Creates the application; `store` and `desk` must stay open while it runs. `workers`: make most pages."""
     prepare()
     visit = partial(visit_of, store, desk or Desk())
     return Starlette(
@@ -68,7 +67,7 @@ def create_app(store: Store, access: Access, desk: Desk | None = None, patience:
             *_api(LABEL_ENDPOINTS, visit),
             *label_routes(visit),
             Route(f"{PREFIX}/openapi.json", _described),
-            *(Route(path, _showing(store, show)) for path, show in PAGES.items()),
+            *(Route(path, _showing(store, path, show, workers)) for path, show in PAGES.items()),
             Route(LOGIN, _log_in(access), methods=["GET", "POST"]),
             Route(LOGOUT, _log_out(access), methods=["POST"]),
         ],
@@ -91,8 +90,10 @@ def _api(endpoints: Sequence[Endpoint], place: Callable[[Request], Any]) -> list
     ]
 
 
-def _showing(store: Store, show: Callable[[Store, Request], Response]) -> Callable[[Request], Response]:
+def _showing(store: Store, route: str, show: Show, workers: PageWorkers | None) -> Callable[[Request], Response]:
     def shown(request: Request) -> Response:
+        if workers is not None and route in MADE_APART and (made := workers.page(route, request)) is not None:
+            return made
         try:
             return show(store, request)
         except KaratError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from karat.web.connections import Limits
     from karat.web.guard import Patience
+    from karat.web.page_worker import PageWorkers
 
 _SWITCH = 0.001  # seconds that one thread may block others
 _FILES, _OWN_FILES = 8192, 256  # open files, and how many of them are not connections
@@ -56,9 +57,13 @@ def require_server() -> None:
 
 
 def serve(store: Store, access: Access, on: socket.socket, desk: Desk | None = None) -> None:
+    from karat.web.page_worker import PageWorkers
+
     sys.setswitchinterval(_SWITCH)
-    with suppress(KeyboardInterrupt):  # the normal way to stop it
-        made_server(store, access, desk, connections=_room_for_connections()).run(sockets=[on])
+    room = _room_for_connections()
+    with suppress(KeyboardInterrupt), closing(PageWorkers(store)) as workers:  # the normal way to stop it
+        workers.start()
+        made_server(store, access, desk, connections=room, workers=workers).run(sockets=[on])
 
 
 def made_server(
@@ -69,6 +74,7 @@ def made_server(
     limits: Limits | None = None,
     patience: Patience | None = None,
     connections: int | None = None,
+    workers: PageWorkers | None = None,
 ) -> uvicorn.Server:
     """Creates the server of `karat serve`. `limits`, `patience`: how slow clients may be; `connections`: how many the
     system allows."""
@@ -81,7 +87,7 @@ def made_server(
     if connections is not None and connections < own.connections:
         own = replace(own, connections=connections, each=max(connections * 3 // 4, 1))
     config = uvicorn.Config(
-        create_app(store, access, desk, patience),
+        create_app(store, access, desk, patience, workers),
         http=connection_class(own),
         log_level="error",
         access_log=False,

@@ -35,14 +35,13 @@ from karat.report.blocks import (
 from karat.report.cells import as_table, is_numeric, is_unbroken, write_cell
 from karat.report.charts import draw, draw_spark
 from karat.report.overview import explained_once
-from karat.report.readable import LONGEST, NAME, QUERY, is_verbatim, readable, short_name
+from karat.report.readable import LONGEST, NAME, QUERY, is_verbatim, readable, safe, short_name
 
 _ROWS = 200  # of a table
 _CELL = 500  # characters
 _TEXT = 30  # characters above which a text column needs room
 _STATE = {"hit": " class=hit>✓", "miss": ">✗", "unjudged": ">?", None: ">"}  # never colour alone
 _HASHES, _HASH = re.compile(r"\b[0-9a-f]{32,}\b"), 12
-_PLAIN = re.compile(r"[ !#$%(-;=?-~]*")  # ASCII without special characters of HTML
 _WEIGHED: dict[int, tuple[Example, str]] = {}  # by identity: queries that were weighed and not yet rendered
 _SHOWN_BY = {
     "chart": "figure",
@@ -167,7 +166,7 @@ def environment() -> Environment:
         cell=lambda value, style: readable(write_cell(value, style), _CELL),
         said=_said,
         hashes=lambda text: with_short_hashes(readable(text, NAME)),
-        cells=_cells,
+        rows=_rows,
         gathered=_gathered,
         kind=_kind,
         draw=draw,
@@ -202,7 +201,7 @@ def _kind(block: Block) -> str:
 
 
 def _finished(value: Any) -> Any:
-    return readable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return readable(value) if type(value) is str else value  # Markup is escaped already
 
 
 def _words(text: str) -> Markup:
@@ -236,13 +235,19 @@ def _look(table: Table, column: int) -> str:
     return "t" if column and longest > _TEXT else ""
 
 
-def _cells(row: Sequence[Cell], columns: Sequence[Column], looks: list[str]) -> Markup:
-    """The cells of a row; the first is its heading. Made here because a report has thousands of them."""
-    made = []
-    for i, (value, column) in enumerate(zip(row, columns, strict=True)):
+def _rows(table: Table, looks: list[str]) -> Markup:
+    """The rows of a table; the first cell of each is its heading. Made here because a report has thousands of cells."""
+    tags = []
+    for i, (column, look) in enumerate(zip(table.columns, looks, strict=True)):
         name, place = ("th", ' scope="row"') if i == 0 else ("td", "")
-        look = (f' class="{looks[i]}"' if looks[i] else "") + (' dir="auto"' if looks[i] in ("", "t") else "")
-        made.append(f"<{name}{place}{look}{_sort_key(value)}>{_inside(value, column)}</{name}>")
+        direction = ' dir="auto"' if look in ("", "t") else ""
+        tags.append((f"<{name}{place}" + (f' class="{look}"' if look else "") + direction, f"</{name}>", column))
+    made = []
+    for row in table.rows[:_ROWS]:
+        made.append("<tr>")
+        for value, (begin, end, column) in zip(row, tags, strict=True):
+            made.append(f"{begin}{_sort_key(value)}>{_inside(value, column)}{end}")
+        made.append("</tr>\n")
     return Markup("".join(made))  # text is escaped by _inside
 
 
@@ -254,23 +259,23 @@ def _listed(listing: Listing) -> Markup:
     title = f"{listing.title}, by {only}" if only else listing.title
     made = "".join(f"<li{_STATE[line.state]}{_line(line, only)}\n" for line in listing.lines)
     note = f"<p class=note>{_words(listing.note)}</p>" if listing.note else ""
-    return Markup(f"<div><p>{_safe(title)}</p><ol>{made}</ol>{note}</div>")  # text is escaped
+    return Markup(f"<div><p>{safe(title)}</p><ol>{made}</ol>{note}</div>")  # text is escaped
 
 
 def _line(line: Line, only: str | None) -> str:
     """One line of a list. Tabs, which look like spaces, separate an id from the text around it, so that the script can
     look it up. An id that is not shown unchanged has no tabs and is not looked up."""
     gap, name = ("\t", line.id) if is_verbatim(line.id) else (" ", short_name(line.id))
-    before = f" {_safe(write_cell(line.facts[only], 'text'), _CELL)}" if only in line.facts else ""
+    before = f" {safe(write_cell(line.facts[only], 'text'), _CELL)}" if only in line.facts else ""
     others = [f"{n} {write_cell(v, 'text')}" for n, v in line.facts.items() if n != only and v is not None]
-    after = f"{gap}{_safe(', '.join(others), _CELL)}" if others else ""
+    after = f"{gap}{safe(', '.join(others), _CELL)}" if others else ""
     text = f"<p>{marked(line.text, line.marks)}" if line.text else ""
-    return f"{before}{gap}{_safe(name)}{after}{text}"
+    return f"{before}{gap}{safe(name)}{after}{text}"
 
 
 def _texts(listing: Listing) -> Markup:
     """The texts of passages that lists show by id only."""
-    lines = ((_safe(line.place), _safe(line.id), marked(line.text or "", ())) for line in listing.lines)
+    lines = ((safe(line.place), safe(line.id), marked(line.text or "", ())) for line in listing.lines)
     made = "".join(f"<li>{place}\t{name}<p>{text}\n" for place, name, text in lines)
     return Markup(f"<ul>{made}</ul>")  # text is escaped
 
@@ -283,38 +288,33 @@ def _example(block: Example, place: str) -> Markup:
 
 
 def _inside_example(block: Example) -> str:
-    query = _safe(block.query or "", QUERY).replace("\n", " ")
-    outcome = f" <small>{_safe(block.outcome)}</small>" if block.outcome else ""
+    query = safe(block.query or "", QUERY).replace("\n", " ")
+    outcome = f" <small>{safe(block.outcome)}</small>" if block.outcome else ""
     facts, labels = _pairs(block.facts), _pairs(block.labels)
     notes = "".join(f"<p class=note>{_words(note)}</p>" for note in block.notes)
     lists = f"<div class=listings>{''.join(map(_listed, block.listings))}</div>" if block.listings else ""
-    summary = f"<summary><b>{_safe(block.query_id, NAME)}</b> {query}{outcome}</summary>"
+    summary = f"<summary><b>{safe(block.query_id, NAME)}</b> {query}{outcome}</summary>"
     return f"{summary}\n<dl>{facts}</dl><dl>{labels}</dl>{notes}{lists}"
 
 
 def _pairs(pairs: Mapping[str, Cell]) -> str:
     shown = ((name, write_cell(value, "score")) for name, value in pairs.items())
-    return "".join(f"<dt>{_safe(name, NAME)}<dd>{_safe(value, NAME)}" for name, value in shown)
-
-
-def _safe(text: str, longest: int = LONGEST) -> str:
-    """Returns readable, escaped text, with a fast path because a page has a hundred thousand texts."""
-    if len(text) <= longest and _PLAIN.fullmatch(text):
-        return text
-    return str(escape(readable(text, longest)))
+    return "".join(f"<dt>{safe(name, NAME)}<dd>{safe(value, NAME)}" for name, value in shown)
 
 
 def marked(text: str, marks: Sequence[tuple[int, int]], longest: int = LONGEST) -> Markup:
     """Returns the text with its marks; unreadable characters are replaced one by one, so that offsets stay valid."""
     end, parts = 0, []
     for start, stop in marks:
-        parts += [_safe(text[end:start], longest), f"<mark>{_safe(text[start:stop])}</mark>"]
+        parts += [safe(text[end:start], longest), f"<mark>{safe(text[start:stop])}</mark>"]
         end = stop
-    return Markup("".join([*parts, _safe(text[end:], longest)]))  # text is escaped
+    return Markup("".join([*parts, safe(text[end:], longest)]))  # text is escaped
 
 
 def _inside(value: Cell, column: Column) -> str:
-    shown = _safe(write_cell(value, column.style), _CELL)
+    if isinstance(value, str):
+        return safe(value, _CELL)
+    shown = safe(write_cell(value, column.style), _CELL)
     if isinstance(value, Link) and value.to:
         return f'<a href="#{value.to[0]}">{shown}</a>'
     if not isinstance(value, Interval) or column.scale is None or value.value is None:
@@ -324,6 +324,8 @@ def _inside(value: Cell, column: Column) -> str:
 
 def _sort_key(value: Cell) -> str:
     """The number in a cell, if it has one."""
+    if isinstance(value, str):
+        return ""
     number = value.value if isinstance(value, Interval) else value
     return f' data-v="{number!r}"' if isinstance(number, (int, float)) else ""
 
