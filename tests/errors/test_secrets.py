@@ -245,6 +245,28 @@ def test_a_history_and_a_gate(told: Path, karat_command: Command) -> None:
     without_secret(told, *map(str, printed))
 
 
+@pytest.mark.parametrize("known", ["always", "when saved", "when compared"])
+def test_a_dataset_named_after_a_secret_matches_its_baseline(
+    tmp_path: Path, karat_command: Command, monkeypatch: pytest.MonkeyPatch, known: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = {"gold.jsonl": f"helpdesk {KEY}", "other.jsonl": f"shop {KEY}"}
+    for file, name in names.items():
+        header = json.dumps({"dataset": {"name": name}})
+        Path(file).write_text(f'{header}\n{{"query_id": "q1", "gold": ["a"]}}\n{{"query_id": "q2", "gold": ["b"]}}\n')
+    Path("run.jsonl").write_text('{"query_id": "q1", "topk": ["a"]}\n{"query_id": "q2", "topk": ["c"]}\n')
+    if known != "when compared":
+        monkeypatch.setenv("KARAT_LLM_KEY", KEY)
+    assert karat_command("eval", "run.jsonl", "--gold", "gold.jsonl", "-o", "base.json", "--save")[0] == 0
+    monkeypatch.delenv("KARAT_LLM_KEY", raising=False)
+    if known != "when saved":
+        monkeypatch.setenv("KARAT_LLM_KEY", KEY)
+    for baseline in ("base.json", "history:latest"):
+        assert karat_command("compare", baseline, "run.jsonl", "--gold", "gold.jsonl")[0] == 0
+        code, _, problem = karat_command("compare", baseline, "run.jsonl", "--gold", "other.jsonl")
+        assert (code, "the dataset names are" in problem) == (2, True)
+
+
 def test_the_command_on_a_page_has_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["karat", "eval", "sc://me:p4ssw0rd@host/;token=p4ssw0rd", "-o", "a b"])
     assert command_line() == f"karat eval 'sc://me:{HIDDEN}@host/;token={HIDDEN}' -o 'a b'"

@@ -156,7 +156,7 @@ def test_one_that_no_history_can_hold_keeps_all_others_out(store: Store, made_ru
     assert store.ids() == []
 
 
-@pytest.mark.parametrize("held", [0, 1 << 30])
+@pytest.mark.parametrize("held", [0, 1, 1 << 30])
 def test_an_archive_of_many_runs_takes_the_memory_of_few(
     tmp_path: Path, made_run: Maker, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
@@ -172,4 +172,4 @@ def test_an_archive_of_many_runs_takes_the_memory_of_few(
     monkeypatch.setattr("karat.history.archive.checked_run", checked)
     with FolderStore(tmp_path / ".karat") as store:
         assert len(import_runs(store, archive, "x.zip")) == len(store.ids()) == 6
-    assert (most[0] <= 2) == (held == 0)
+    assert most[0] <= 2

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import runpy
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -84,6 +87,52 @@ def _serving(store: Store, access: Access, desk: Desk | None = None, **limits: A
 def serving() -> Callable[..., Any]:
     """A server for a store, as long as a block lasts."""
     return _serving
+
+
+class Served(NamedTuple):
+    """A `karat serve` in a process of its own."""
+
+    port: int
+    pid: int
+
+    def get(self, path: str, address: str = "127.0.0.1", **headers: str) -> Answer:
+        """`address`: of the client."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60, source_address=(address, 0))
+        try:
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.headers, answer.read())
+        finally:
+            connection.close()
+
+    def children(self) -> list[int]:
+        found = [path.read_text() for path in Path(f"/proc/{self.pid}/task").glob("*/children")]
+        return [int(number) for numbers in found for number in numbers.split()]
+
+    def peak(self) -> int:
+        """MB of memory that it needed so far."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) >> 10
+
+
+@pytest.fixture(scope="session")
+def served() -> Callable[..., Any]:
+    """A real `karat serve` for a folder, as long as a block lasts."""
+
+    @contextmanager
+    def serve(folder: Path, **environment: str) -> Iterator[Served]:
+        command = [sys.executable, "-m", "karat", "serve", "--store", str(folder), "--port", "0"]
+        given = {**os.environ, **environment}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=given) as process:
+            try:
+                assert process.stdout is not None
+                said = process.stdout.readline().decode()
+                yield Served(int(said.partition("127.0.0.1:")[2].partition("/")[0]), process.pid)
+            finally:
+                process.terminate()
+                process.wait(30)
+
+    return serve
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 import subprocess
 import sys
@@ -127,6 +128,25 @@ def test_bodies_that_stall_make_room(store: Any, serving: Any) -> None:
         for one in busy[1:]:
             one.sendall(b"not json!")
             assert b" 400 " in one.recv(100)
+
+
+def test_bodies_that_stall_are_the_problem_of_their_client_only(store: Any, tmp_path: Path, served: Any) -> None:
+    """As many as one client may open: it waits until they count as stalled; another client is served meanwhile."""
+    each = Limits().each
+    room = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if room[1] < 2 * each:
+        pytest.skip("too few open files are allowed here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(room[0], 2 * each), room[1]))
+    sent = b"PUT /api/v1/pins/x HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Karat: 1\r\nContent-Length: 9\r\n\r\n"
+    with served(tmp_path / ".karat") as site:
+        assert site.get("/runs", "127.0.0.2").status == 200  # everything is loaded
+        with opened(site, each, sent):
+            begun = time.monotonic()
+            statuses = [site.get(path, "127.0.0.2").status for path in ("/runs", "/runs/n0", "/api/v1/runs") * 5]
+            took = time.monotonic() - begun
+            until(lambda: site.get("/runs").status == 200)
+        assert statuses == [200] * 15
+        assert took < 10
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET", HEAD])

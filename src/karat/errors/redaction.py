@@ -101,6 +101,19 @@ def redact_known(text: str) -> str:
     return text if pattern is None else pattern.sub(HIDDEN, text)
 
 
+def same_redacted(one: str, other: str) -> bool:
+    """Return whether two names are the same. One may have been saved without its secrets, known then or now.
+
+    >>> same_redacted("set of https://me:s3cret@host/x", "set of https://me:***@host/x"), same_redacted("a", "b")
+    (True, False)
+    """
+    one, other = redact(one), redact(other)
+    return one == other or any(
+        HIDDEN in hidden and re.fullmatch(".+".join(map(re.escape, hidden.split(HIDDEN))), shown, re.DOTALL)
+        for hidden, shown in ((one, other), (other, one))
+    )
+
+
 def redact_texts(texts: Sequence[str | None]) -> Sequence[str | None]:
     """Remove known secrets from a column of data; returns the same object if none is known."""
     pattern = _pattern()

@@ -30,7 +30,7 @@ from karat.results.kept_run import KeptRun, read_kept
 
 LARGEST = 512 << 20  # bytes per run: a hundred times a run of 100,000 queries
 _LARGEST_MANIFEST = 64 << 20
-_HELD = 64 << 20  # bytes of runs kept in memory while the others are checked
+_HELD = 32 << 20  # bytes of runs, compressed, kept in memory while the others are checked
 _LARGEST_ANSWER = 1 << 20
 _MANIFEST = "history.json"
 # What zipfile raises for damaged files, including unknown versions and methods, passwords and bad offsets.
@@ -93,30 +93,33 @@ def pack(store: Store, ids: Sequence[str]) -> bytes:
 def import_runs(store: Store, source: Path | bytes, label: str) -> list[Saved]:
     """Imports all runs of a file or none: all are checked before the first is saved.
 
-    A small file may unpack to many runs. Those that do not fit in memory are read a second time."""
+    Only one run at a time is unpacked. Checked runs are kept compressed; those that do not fit in memory are read a
+    second time."""
     held, whole = _checked_first(source, label)
     late = () if whole else _checked(source, label, at=len(held))
     return [
         store.save(run, branch=said.branch, tags=said.tags, judgements=said.judgements, saved_at=said.saved_at or None)
-        for said, run in chain(_taken(held), late)
+        for said, run in chain(_taken(held, label), late)
     ]
 
 
-def _checked_first(source: Path | bytes, label: str) -> tuple[list[tuple[ArchivedRun, KeptRun]], bool]:
+def _checked_first(source: Path | bytes, label: str) -> tuple[list[tuple[ArchivedRun, bytes]], bool]:
     """Checks all runs; returns the first ones that fit in memory, and whether these are all."""
     held, size = [], 0
     for said, run in _checked(source, label):
-        size += len(run.text) + int(run.rows.estimated_size())
-        if size <= _HELD:
-            held.append((said, run))
+        content = run.to_parquet() if size <= _HELD else b""
+        size += len(content)
+        if content and size <= _HELD:
+            held.append((said, content))
     return held, size <= _HELD
 
 
-def _taken(held: list[tuple[ArchivedRun, KeptRun]]) -> Iterator[tuple[ArchivedRun, KeptRun]]:
+def _taken(held: list[tuple[ArchivedRun, bytes]], label: str) -> Iterator[tuple[ArchivedRun, KeptRun]]:
     """Yields runs one by one and frees their memory."""
     held.reverse()
     while held:
-        yield held.pop()
+        said, content = held.pop()
+        yield said, read_kept(content, label, most=LARGEST)
 
 
 def push(url: str, content: bytes, token: str | None, timeout: float) -> list[tuple[str, bool]]:

@@ -70,7 +70,7 @@ class PageWorkers:
             return None
         if "status" not in told:
             return None
-        return Response(redact_known(body.decode()), told["status"], headers=told["headers"])
+        return Response(redact_known(body.decode()), told["status"], headers=told["headers"])  # told since it began
 
     def close(self) -> None:
         self._usual.close()

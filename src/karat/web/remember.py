@@ -29,6 +29,9 @@ _ONE_RUN = ("/runs/", "/api/v1/runs/")
 _LARGEST = 1 << 20  # bytes of a cached response
 _MOST = 64 << 20  # bytes of all responses, compressed
 _EACH = 500  # bytes of overhead per response
+_READY = (
+    8 << 20
+)  # bytes of responses that are also kept as they are sent, because to unpack one takes as long as the rest
 # A random placeholder for the reader's name, so that one page serves everyone.
 _MARK = f"visitor{secrets.token_hex(16)}"
 
@@ -53,7 +56,8 @@ class Remember:
     def __init__(self, app: ASGIApp, store: Store, most: int = _MOST) -> None:
         self._app, self._store, self._most = app, store, most
         self._kept: OrderedDict[_Key, Kept] = OrderedDict()
-        self._size = 0
+        self._ready: OrderedDict[_Key, bytes] = OrderedDict()
+        self._size = self._ready_size = 0
         self._working: dict[_Key, asyncio.Future[None]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,7 +74,7 @@ class Remember:
                 await self._app(scope, receive, send)
                 return
             if found is not None:
-                await _send(found.start, zlib.decompress(found.body), name, send)
+                await _send(found.start, self._body(key, found), name, send)
                 return
             if key not in self._working:
                 break
@@ -98,7 +102,8 @@ class Remember:
             return None, b""
         body = b"".join(message.get("body", b"") for message in said[1:])
         if said[0]["status"] == 200 and len(body) <= _LARGEST:
-            self._keep(key, Kept(state, version, said[0], zlib.compress(body, 1)))
+            packed = await run_in_threadpool(zlib.compress, body, 1)
+            self._keep(key, Kept(state, version, said[0], packed))
         return said[0], body
 
     async def _still_right(self, key: _Key, state: str) -> Kept | None:
@@ -126,10 +131,26 @@ class Remember:
 
     def _keep(self, key: _Key, new: Kept) -> None:
         old = self._kept.pop(key, None)
+        self._ready_size -= len(self._ready.pop(key, b""))
         self._kept[key] = new
         self._size += new.size - (0 if old is None else old.size)
         while self._size > self._most:
-            self._size -= self._kept.popitem(last=False)[1].size
+            gone, dropped = self._kept.popitem(last=False)
+            self._size -= dropped.size
+            self._ready_size -= len(self._ready.pop(gone, b""))
+
+    def _body(self, key: _Key, found: Kept) -> bytes:
+        if self._kept.get(key) is not found:  # it was replaced meanwhile
+            return zlib.decompress(found.body)
+        body = self._ready.get(key)
+        if body is not None:
+            self._ready.move_to_end(key)
+            return body
+        self._ready[key] = body = zlib.decompress(found.body)
+        self._ready_size += len(body)
+        while self._ready_size > _READY:
+            self._ready_size -= len(self._ready.popitem(last=False)[1])
+        return body
 
 
 def run_of(path: str) -> str | None:

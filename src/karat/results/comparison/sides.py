@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from karat.data.gold import Gold
 from karat.errors import ConfigError, shorten
+from karat.errors.redaction import same_redacted
 from karat.formats.read import read_run
 from karat.results.analyses.base import Consumer, Lacking
 from karat.results.evaluate import evaluate_all
@@ -116,7 +117,7 @@ def _different_data(first: Result, other: Result) -> list[str]:
     found = []
     for what in ("name", "version"):
         values = [getattr(side.gold.dataset, what) for side in (first, other)]
-        if None not in values and values[0] != values[1]:
+        if None not in values and values[0] != values[1] and not same_redacted(*values):  # saved without secrets
             found.append(f"the dataset {what}s are {values[0]} and {values[1]}")
     return found
 
