@@ -25,15 +25,17 @@ def main() -> None:
     answer_requests(Reader().answer, requests, answers)
 
 
+_MOST_KNOWN = 4096  # files that were checked
+
+
 class Reader:
-    """Answers requests for files. A plan of polars follows the content of a file."""
+    """Answers requests for files. What is sent is the content of a file, or a plan of polars for a path."""
 
     def __init__(self) -> None:
         self._checked: dict[str, tuple[int, int, int]] = {}  # path → inode, size and time of change
 
     def answer(self, request: dict[str, Any], sent: bytes) -> tuple[dict[str, Any], bytes | memoryview]:
-        end = len(sent) - request["plan"]
-        content, plan = sent[:end], sent[end:]
+        content, plan = (b"", sent) if request["plan"] else (sent, b"")
         try:
             os.environ[EXPANSION] = request["expansion"]  # may have changed since the worker started
             packed = 0 if request["delta"] else self._check(request, content)
@@ -61,6 +63,8 @@ class Reader:
         if self._checked.get(path) != known:
             with open(path, "rb") as stream:
                 _refuse_bomb(stream, there.st_size, request["most"])
+            if len(self._checked) >= _MOST_KNOWN:
+                self._checked.clear()
             self._checked[path] = known
         return there.st_size
 

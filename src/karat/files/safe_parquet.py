@@ -8,10 +8,11 @@ process.
 from __future__ import annotations
 
 import atexit
-import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +74,23 @@ class ParquetSource:
         """Return the result of a query on the table."""
         import polars as pl
 
-        source = io.BytesIO(self._content) if self._path is None else self._path
-        plan = query(pl.scan_parquet(source, hive_partitioning=False, glob=False)).serialize()
-        return self._frame({"do": "rows"}, plan)
+        with self._as_file() as path:
+            plan = query(pl.scan_parquet(path, hive_partitioning=False, glob=False)).serialize()
+            return self._frame({"do": "rows", "path": path}, plan)
+
+    @contextmanager
+    def _as_file(self) -> Iterator[str]:
+        """Yield a path: before polars 2.0, a plan cannot contain bytes."""
+        if self._path is not None:
+            yield self._path
+            return
+        handle, path = tempfile.mkstemp(prefix="karat-", suffix=".parquet")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(self._content)
+            yield path
+        finally:
+            os.unlink(path)
 
     def _frame(self, wanted: dict[str, Any], plan: bytes = b"") -> pl.DataFrame:
         content = self._ask(wanted, plan)[1]
@@ -84,8 +99,8 @@ class ParquetSource:
         return pl.read_ipc_stream(content)
 
     def _ask(self, wanted: dict[str, Any], plan: bytes = b"") -> tuple[dict[str, Any], bytes]:
-        request = {**self._said, **wanted, "plan": len(plan), "expansion": os.environ.get(EXPANSION, "")}
-        told, frame = _answered(request, self._content + plan)
+        request = {**self._said, **wanted, "plan": bool(plan), "expansion": os.environ.get(EXPANSION, "")}
+        told, frame = _answered(request, plan or self._content)
         if "failed" in told:
             raise UnreadableParquet(told["failed"], told["reason"], told.get("module", ""))
         return told, frame

@@ -174,8 +174,10 @@ class YamlDocument(msgspec.Struct, frozen=True):
     def convert(self, kind: type[S]) -> S:
         try:
             return msgspec.convert(self.value, kind)
-        except msgspec.ValidationError as error:
-            problem, path = _explain(str(error), self.value, kind)
+        except (msgspec.ValidationError, SystemError) as error:
+            # Before msgspec 0.22, an integer too large for a float is a SystemError.
+            said = "Number out of range" if isinstance(error, SystemError) else str(error)
+            problem, path = _explain(said, self.value, kind)
             raise self.placed(problem, path) from error
 
     def _place(self, path: Path) -> tuple[int, int]:
