@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 
 import click
@@ -57,6 +57,7 @@ def command(
     """
     from karat.labels.desk import open_desk
     from karat.web.access import LOOPBACK, Access, read_token, read_users, rewrite_user
+    from karat.web.page_workers import PageWorkers
     from karat.web.server import listen, require_server, serve
 
     if demo and store:
@@ -82,8 +83,10 @@ def command(
             from karat.history.location import open_store
 
             history = opened.enter_context(open_store(store, create=True))
+        workers = opened.enter_context(closing(PageWorkers(history)))
+        workers.start()
         name = f"[{host}]" if ":" in host else host
         say(f"serving {history.label} at http://{name}:{socket.getsockname()[1]}/ (stop with Ctrl-C)")
         if not history.runs(limit=1).rows:
             say("the history is empty: save a run with `karat eval … --save`", err=True)
-        serve(history, access, socket, desk)
+        serve(history, access, socket, desk, workers)

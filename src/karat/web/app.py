@@ -26,7 +26,8 @@ from karat.web.forms import read_form
 from karat.web.guard import COOKIE, LOGIN, LOGOUT, NEXT, Guard, Patience, cookies_of, next_page, set_cookie
 from karat.web.labels import LABEL_ENDPOINTS, label_routes, visit_of
 from karat.web.page import front_page, page, problem_page, static_file
-from karat.web.page_worker import MADE_APART, PageWorkers, Show
+from karat.web.page_worker import MADE_APART, Show
+from karat.web.page_workers import PageWorkers
 from karat.web.pages.runs import pins_page
 from karat.web.remember import Remember
 from karat.web.turns import Lanes

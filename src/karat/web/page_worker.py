@@ -1,8 +1,4 @@
-"""Processes that make pages, so that many new pages at once use all cores and cached ones do not wait for them.
-
-A page reads Parquet files in the process that makes it. If a damaged file crashes that, the server makes the page
-itself, which reads files safely and says what is wrong.
-"""
+"""A process that makes pages; `page_workers.py` is the other side."""
 
 from __future__ import annotations
 
@@ -16,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from karat.errors import KaratError
-from karat.errors.redaction import keep_secret, kept_secrets, redact_known
-from karat.files.child import Child, ChildFailed, Children, answer_requests, pipes
+from karat.errors.redaction import keep_secret
+from karat.files.child import answer_requests, pipes
 from karat.files.safe_parquet import read_here
 from karat.history.location import open_store
 from karat.history.store import LATEST, Store
@@ -37,57 +33,17 @@ MADE_APART: dict[str, Show] = {
     "/compare": compare_page,
     "/query": query_page,
 }
-_SLOW = "/compare"  # has a process of its own, so that other pages do not wait for it
-_FEWEST, _MOST = 2, 4  # processes
-_PATIENCE = 120.0  # seconds
-
-
-class PageWorkers:
-    """The processes of one server."""
-
-    def __init__(self, store: Store) -> None:
-        self._first = json.dumps({"store": store.address, "secrets": kept_secrets()}).encode() + b"\n"
-        self._usual = Children(self._started, min(max(os.cpu_count() or 1, _FEWEST), _MOST))
-        self._slow = Children(self._started, 1)
-
-    def start(self) -> None:
-        """Starts the processes for most pages; they load while the server does."""
-        self._usual.start_all()
-
-    def page(self, route: str, request: Request) -> Response | None:
-        """Makes a page; None if a process failed."""
-        asked = {
-            "route": route,
-            "path": request.url.path,
-            "query": request.scope["query_string"].decode("latin-1"),
-            "run": request.path_params.get("run"),
-            "visitor": VISITOR.get(),
-        }
-        try:
-            with (self._slow if route == _SLOW else self._usual).one() as worker:
-                told, body = worker.ask(asked, patience=_PATIENCE)
-        except ChildFailed:
-            return None
-        if "status" not in told:
-            return None
-        return Response(redact_known(body.decode()), told["status"], headers=told["headers"])  # told since it began
-
-    def close(self) -> None:
-        self._usual.close()
-        self._slow.close()
-
-    def _started(self) -> Child:
-        return Child(__name__, self._first)
 
 
 def main() -> None:
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")  # a page reads little, and other processes use the other cores
     requests, answers = pipes()
     first = json.loads(requests.readline())
     for secret in first["secrets"]:
         keep_secret(secret)
     read_here()
     with open_store(first["store"]) as store:
-        for route in ("/runs/{run}", "/runs/{run}/queries", "/runs", "/trend"):  # loads what the first page would
+        for route in ("/runs/{run}", "/runs/{run}/queries"):  # loads what the first page would
             _made(store, {"route": route, "path": route, "query": "", "run": LATEST, "visitor": None})
         answer_requests(lambda asked, _: _made(store, asked), requests, answers)
 

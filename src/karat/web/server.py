@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import sys
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from karat.web.connections import Limits
     from karat.web.guard import Patience
-    from karat.web.page_worker import PageWorkers
+    from karat.web.page_workers import PageWorkers
 
 _SWITCH = 0.001  # seconds that one thread may block others
 _FILES, _OWN_FILES = 8192, 256  # open files, and how many of them are not connections
@@ -56,13 +56,12 @@ def require_server() -> None:
             raise MissingExtra("karat serve", package, "web")
 
 
-def serve(store: Store, access: Access, on: socket.socket, desk: Desk | None = None) -> None:
-    from karat.web.page_worker import PageWorkers
-
+def serve(
+    store: Store, access: Access, on: socket.socket, desk: Desk | None = None, workers: PageWorkers | None = None
+) -> None:
     sys.setswitchinterval(_SWITCH)
     room = _room_for_connections()
-    with suppress(KeyboardInterrupt), closing(PageWorkers(store)) as workers:  # the normal way to stop it
-        workers.start()
+    with suppress(KeyboardInterrupt):  # the normal way to stop it
         made_server(store, access, desk, connections=room, workers=workers).run(sockets=[on])
 
 

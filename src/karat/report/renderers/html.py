@@ -246,7 +246,10 @@ def _rows(table: Table, looks: list[str]) -> Markup:
     for row in table.rows[:_ROWS]:
         made.append("<tr>")
         for value, (begin, end, column) in zip(row, tags, strict=True):
-            made.append(f"{begin}{_sort_key(value)}>{_inside(value, column)}{end}")
+            if isinstance(value, str):
+                made.append(f"{begin}>{safe(value, _CELL)}{end}")
+            else:
+                made.append(f"{begin}{_sort_key(value)}>{_inside(value, column)}{end}")
         made.append("</tr>\n")
     return Markup("".join(made))  # text is escaped by _inside
 
@@ -312,8 +315,6 @@ def marked(text: str, marks: Sequence[tuple[int, int]], longest: int = LONGEST) 
 
 
 def _inside(value: Cell, column: Column) -> str:
-    if isinstance(value, str):
-        return safe(value, _CELL)
     shown = safe(write_cell(value, column.style), _CELL)
     if isinstance(value, Link) and value.to:
         return f'<a href="#{value.to[0]}">{shown}</a>'
@@ -324,8 +325,6 @@ def _inside(value: Cell, column: Column) -> str:
 
 def _sort_key(value: Cell) -> str:
     """The number in a cell, if it has one."""
-    if isinstance(value, str):
-        return ""
     number = value.value if isinstance(value, Interval) else value
     return f' data-v="{number!r}"' if isinstance(number, (int, float)) else ""
 
