@@ -34,8 +34,7 @@ class Child:
     `first`: sent before all requests, for secrets that must not be in its command."""
 
     def __init__(self, module: str, first: bytes = b"") -> None:
-        self.program = sys.executable or "python3"
-        command = [self.program, "-I", "-c", _START, json.dumps(sys.path), module]
+        command = [sys.executable or "python3", "-I", "-c", _START, json.dumps(sys.path), module]
         pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
         try:
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere)
