@@ -85,7 +85,7 @@ _RENAMED = {
     "baseline_ladder": "karat.systems.baseline_ladder",
     "calibrate": "karat.labels.calibrate",
     "diagnose": "result.findings",
-    "evaluate_all": "karat.evaluate, which returns all systems of a run",
+    "evaluate_all": "karat.evaluate, which returns all systems of a run and accepts a list of runs",
     "judge": "karat.labels.judge_pool",
     "make_pool": "karat.labels.make_pool",
     "parse_metric": "karat.Metric.parse",

@@ -25,6 +25,16 @@ def public(
             return import_module(f"{package}.{name}")
         instead = (renamed or {}).get(name)
         hint = f": use {instead}" if instead else ""
+        if instead and _is_from_import():  # an AttributeError would lose the hint
+            raise ImportError(f"cannot import name {name!r} from {package!r}{hint}", name=package)
         raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name, obj=sys.modules[package])
 
     return get, lambda: sorted(where)
+
+
+def _is_from_import() -> bool:
+    """Whether `__getattr__` was called by `from karat import NAME`."""
+    from opcode import opmap
+
+    caller = sys._getframe(2)
+    return caller.f_lasti >= 0 and caller.f_code.co_code[caller.f_lasti] == opmap["IMPORT_FROM"]

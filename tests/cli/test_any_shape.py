@@ -14,7 +14,7 @@ import pytest
 import karat
 from karat.errors import KaratError
 from karat.formats.corpus import read_corpus
-from karat.formats.field_map import suggested_map
+from karat.formats.map_guess import suggested_map
 
 Call = Callable[..., tuple[int, str, str]]
 Refuses = Callable[..., KaratError]

@@ -132,16 +132,21 @@ def _many(
 
     from karat.cli.scoring import check_outputs, score_files, show
     from karat.files.atomic_write import write_whole
-    from karat.report.leaderboard import board_file, leaderboard_report
+    from karat.report.leaderboard import board_file, board_json, leaderboard_report
     from karat.report.sections.audit import audit_sections
     from karat.report.tables import table_name
     from karat.results.leaderboard import DEFAULT, rank_systems
 
     # Without NAME=, such a file holds the table that is shown.
     tables = [o for o in outputs if o.endswith((".tex", ".csv", ".parquet")) and table_name(o) is None]
-    others = [output for output in outputs if output not in tables]
-    check_outputs(others, gold, *runs, options=options, expected=".html, .json, .md, .csv, .parquet or .tex")
-    results = [result for run in runs for result in score_files(run, gold, metrics or DEFAULT, options)]
+    saved = [output for output in outputs if output.endswith(".json") and table_name(output) is None]
+    others = [output for output in outputs if output not in (*tables, *saved)]
+    check_outputs(
+        [*saved, *others], gold, *runs, options=options, expected=".html, .json, .md, .csv, .parquet or .tex"
+    )
+    consumers = _consumers(saved, as_json=False, keep=keeper is not None)
+    scored = (score_files(run, gold, metrics or DEFAULT, options, consumers=consumers) for run in runs)
+    results = [result for some in scored for result in some]
     board = rank_systems(results)
 
     def report(board: Leaderboard, *, brief: bool = False, pictures: bool = False) -> Report:
@@ -159,6 +164,9 @@ def _many(
     )
     for output in tables:
         write_whole(output, board_file(board, output[output.rindex(".") :]))
+        say(f"wrote {output}", err=True)
+    for output in saved:
+        write_whole(output, board_json(board, results))
         say(f"wrote {output}", err=True)
     if keeper is not None:
         for result in results:

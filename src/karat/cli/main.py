@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextvars import copy_context
 from functools import partial
+from typing import NoReturn
 
 import click
 
@@ -18,6 +19,7 @@ from karat.cli.help import KaratCommand, KaratGroup, help_all_asked
 from karat.cli.streams import open_streams
 from karat.cli.trust import trust_option
 from karat.errors import KaratError, shorten
+from karat.errors.spelling import typed
 
 # Group → name → module. To add a command, add a file and its name here.
 COMMANDS: dict[str, dict[str, str]] = {
@@ -169,6 +171,11 @@ def karat_command() -> None:
 
 def main() -> None:
     """Run the command line. The exit code is always 0, 1, 2 or 130; only a verdict exits with 1."""
+    with typed():
+        _main()
+
+
+def _main() -> NoReturn:
     open_streams()
     # Most objects live until the command ends. Collecting garbage every 700 objects, and again at the end, would take
     # a tenth of the time of a short command.

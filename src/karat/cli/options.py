@@ -131,7 +131,7 @@ def options_of(kind: type, *names: str, **changes: Any) -> Callable[[F], F]:
 
 
 def _declared(option: Option, **changes: Any) -> Callable[[F], F]:
-    flags = [f"--{option.name.replace('_', '-')}"] if option.flags is None else option.flags
+    flags = option.typed
     about, kind = option.about, option.plain_type
     if option.name == "columns":
         about += " Repeat for other files."

@@ -51,6 +51,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "rows with a query and an item, but no grade, rank or score",
         "read as gold; with --gold FILE they are read as a run",
     ),
+    "listed_distances": (
+        "queries whose hits have a distance and no score",
+        "the order of the list counts; distances rise in it",
+    ),
     "order_as_said": ("queries whose hits are in ranking order, whatever their scores", "order kept, as requested"),
     "scores_unused": ("queries without scores, although --scores is set", "position in the list decides"),
     "other_times": ("queries whose rows have different latencies", "the first latency counts"),
@@ -70,6 +74,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "short_lists": (
         "queries with fewer hits than the k of redundancy",
         "empty places count as redundant; redundancy(by=returned) ignores them",
+    ),
+    "beyond_lists": (
+        "metrics with a k beyond the longest list",
+        "scored on the hits that there are; to measure them, log longer lists",
     ),
     "failed_queries": ("queries for which the run reports an error", "scored by the hits they have"),
     "duplicate_hits": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from functools import cached_property
@@ -25,6 +26,7 @@ WRITTEN = "written"  # field of a query whose id the run spells differently: its
 OTHER_TIMES = "other_times"  # field of a query whose rows have several times: which ones
 # What the user may say about scores: which end is best, or that the order of the hits is the ranking.
 ScoreMeaning: TypeAlias = Literal["higher-is-better", "lower-is-better", "as-listed"]
+DISTANCE = re.compile(r"distance|(?<![a-z])(?:dist|l2)(?![a-z])", re.I)  # names of scores that are distances
 # Other lists of a query: before reranking, and for the query before rewriting.
 OTHER_LISTS = ("raw", "topk_original")
 
@@ -52,6 +54,8 @@ class Hits(Bulk, frozen=True):
     rowwise: bool = False  # hits were rows of a table: their order may mean nothing
     scattered: bool = False  # and the rows of a query were not adjacent
     score_field: str | None = None  # the name of scores in the file, if it differs
+    distance_field: str | None = None  # hits have no score, but a field that is named like a distance
+    distances_rise: bool = False  # and it rises down the lists, as far as known
 
     @cached_property
     def hashed(self) -> Hashes | None:

@@ -1,4 +1,5 @@
-"""Normalized ids: without differences in case, white space, Unicode form, file extension and common prefix."""
+"""Normalized ids: without differences in case, white space, Unicode form, file extension and common prefix, and where
+no two ids become equal by that, in `-` and `_`."""
 
 from __future__ import annotations
 
@@ -30,6 +31,7 @@ _EXTENSION = re.compile(
 )
 # Where a prefix may end: after a separator, or between letters and digits.
 _CUTS = re.compile(r"(?<=[^\w])|(?<=_)|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+_SEPARATORS = re.compile(r"[\s_-]+")
 _LOOKED = 20_000  # number of ids used to find a common prefix
 
 
@@ -43,6 +45,21 @@ def normal_id(item: str, rule: DocRule) -> str:
     if doc == item or not item.startswith(doc):
         return _without_extension(_plain(item)) or item
     return (_without_extension(_plain(doc)) + _plain(item[len(doc) :])) or item
+
+
+def loose_id(item: str, rule: DocRule) -> str:
+    """The normal form, in which `-`, `_` and white space are also the same. For ids that stay different in this form.
+
+    >>> loose_id("DOC-107.md", DocRule()), loose_id("doc 107", DocRule())
+    ('doc_107', 'doc_107')
+    """
+    doc = rule.doc(item)
+    rest = item[len(doc) :] if item.startswith(doc) else ""
+    return (_without_extension(_joined(doc if rest else item)) + _joined(rest)) or item
+
+
+def _joined(text: str) -> str:
+    return "_".join(part for part in _SEPARATORS.split(_unicode(text).lower()) if part)
 
 
 def normal_ids(items: list[str], rule: DocRule) -> list[str]:
@@ -59,9 +76,11 @@ def normal_ids(items: list[str], rule: DocRule) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    if not text.isascii():
-        text = normalize("NFKC", normalize("NFKC", text).casefold()).translate(_UNSEEN)
-    return "".join(text.lower().split())
+    return "".join(_unicode(text).lower().split())
+
+
+def _unicode(text: str) -> str:
+    return text if text.isascii() else normalize("NFKC", normalize("NFKC", text).casefold()).translate(_UNSEEN)
 
 
 def _without_extension(doc: str) -> str:
@@ -93,21 +112,38 @@ class IdNormalizer(msgspec.Struct, frozen=True):
     gold: Gold | None = None
     query_prefix: str = ""  # of the run's queries
     queries: dict[str, str] = {}  # normal form → query of the gold set, where only one has it
+    loose: bool = False  # `-`, `_` and white space are the same
     _known: dict[str, str] = {}
+    _strict: dict[str, str] = {}  # loose form → normal form, of the run's ids
 
     @classmethod
     def of(cls, gold: Gold, run: Run, rule: DocRule) -> IdNormalizer:
         """With the prefixes that turn most ids of the run's first hits into ids of the gold set; usually none."""
         ids, names = first_names(run)
-        best = _best_prefixes({normal_id(item, rule) for item in ids}, {normal_id(i, rule) for i in gold.ids[:_LOOKED]})
+        sides = set(ids), set(gold.ids[:_LOOKED])
+        seen, wanted = ({normal_id(item, rule) for item in side} for side in sides)
+        best, loose = _best_prefixes(seen, wanted), False
+        if _shared(seen, wanted, *best) < len(seen) and can_be_loose(ids, rule) and can_be_loose(gold.ids, rule):
+            joined, others = ({loose_id(item, rule) for item in side} for side in sides)
+            found = _best_prefixes(joined, others)
+            if _shared(joined, others, *found) > _shared(seen, wanted, *best):
+                best, loose = found, True
         asked = {normal_query(name) for name in names}
         known = {normal_query(name) for name in gold.queries[:_LOOKED]}
         ours, theirs = _best_prefixes(asked, known, one_side=True)
-        return cls(rule, *best, gold, ours, queries_by_form(gold, theirs))
+        return cls(rule, *best, gold, ours, queries_by_form(gold, theirs), loose)
 
     def of_run(self, item: str) -> str:
         if item not in self._known:
-            found = normal_id(item, self.rule).removeprefix(self.run_prefix)
+            form = self._form(item)
+            if self.loose and self._strict.setdefault(form, normal_id(item, self.rule)) != normal_id(item, self.rule):
+                raise InputError(
+                    "two ids of the run differ only in `-`, `_` or white space",
+                    code="ids-collide",
+                    got=f"{self._strict[form]} and {item}",
+                    hint="rename one of them, or leave out --normalize-ids",
+                )
+            found = form.removeprefix(self.run_prefix)
             self._known[item] = found
             self._known.setdefault(found, found)  # ids from a corpus are normalized already
         return self._known[item]
@@ -119,7 +155,17 @@ class IdNormalizer(msgspec.Struct, frozen=True):
         return self.queries.get(normal_query(name).removeprefix(self.query_prefix), name)
 
     def of_gold(self, item: str) -> str:
-        return normal_id(item, self.rule).removeprefix(self.gold_prefix)
+        return self._form(item).removeprefix(self.gold_prefix)
+
+    def _form(self, item: str) -> str:
+        return (loose_id if self.loose else normal_id)(item, self.rule)
+
+
+def can_be_loose(ids: Iterable[str], rule: DocRule) -> bool:
+    """Whether no two ids differ only in `-`, `_` or white space, so that these can be ignored."""
+    forms: dict[str, str] = {}
+    pairs = ((loose_id(item, rule), normal_id(item, rule)) for item in set(ids))
+    return all(forms.setdefault(loose, form) == form for loose, form in pairs)
 
 
 def normal_query(name: str) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from karat.errors.redaction import longest_secret, redact
+from karat.errors.spelling import is_typed, spell
 
 _SHOWN = 80
 _LONGEST = 1500  # characters of a message
@@ -65,6 +66,7 @@ class KaratError(Exception):
 
     exit_code: int = 2
     code: str = "refused"
+    also: KaratError | None = None  # another problem that was found at the same time
 
     def __init__(
         self,
@@ -91,6 +93,7 @@ class KaratError(Exception):
         self.expected = expected
         self.got = got
         self.hint = hint
+        self._as_typed = is_typed()
         super().__init__(what)
 
     def __str__(self) -> str:
@@ -103,7 +106,8 @@ class KaratError(Exception):
         query = None if self.query is None else f"query {shorten(self.query, 40)!r}"
         place = ": ".join(p for p in (self._location(), field, query) if p)
         text = f"{place}: {message}" if place else message
-        return printable(redact(f"{text}\nhint: {self.hint}" if self.hint else text))
+        text = spell(f"{text}\nhint: {self.hint}" if self.hint else text, as_typed=self._as_typed)
+        return printable(redact(text)) + (f"\nalso: {self.also}" if self.also is not None else "")
 
     def _location(self) -> str | None:
         if self.file is None:

@@ -254,10 +254,11 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
 
 def _likely_map(extras: dict[str, Any]) -> str | None:
     """A hint to paste where other fields of an entry look like gold."""
-    from karat.formats.field_map import suggested_map
+    from karat.formats.map_guess import suggested_map
 
     fields = suggested_map("gold", {"query_id": "", **extras})
-    if fields is None or not any(fields.startswith(role) for role in ("gold=", "evidence=", "answer=")):
+    roles = {pair.partition("=")[0] for pair in (fields or "").split(",")}
+    if fields is None or not {"gold", "evidence", "answer"} & roles:
         return None  # one target in its own field
     return f"map its fields: --map {quote(fields)}"
 

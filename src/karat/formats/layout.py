@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -160,7 +161,7 @@ class CheckedTable:
         """The column for a role; where there is none, the error names the likeliest."""
         found = self.find(role)
         if found is None:
-            from karat.formats.field_map import suggested_map
+            from karat.formats.map_guess import suggested_map
 
             # One column at a time, since a Parquet file is columnar.
             fields = suggested_map(kind, {name: self.frame[name][0] for name in self.frame.columns})
@@ -210,10 +211,14 @@ class CheckedTable:
             values = values.fill_nan(None)
         numbers = values.cast(pl.Float64, strict=False)
         bad = (values.is_not_null() & ~numbers.is_finite().fill_null(value=False)).arg_true()
+        if len(bad) and (pointed := _with_points(values)) is not None:
+            numbers, bad = pointed.cast(pl.Float64), bad.clear()
         if len(bad):
-            row = int(bad[0])
+            row, got = int(bad[0]), str(values[int(bad[0])])
+            hint = f"write it with a decimal point: {got.replace(',', '.')}, or {got.replace(',', '')}"
+            hint = hint if re.fullmatch(r"[-+]?\d+,\d+", got) else None
             raise self.error(
-                row, column, "invalid value", code="bad-value", expected="a finite number", got=str(values[row])
+                row, column, "invalid value", code="bad-value", expected="a finite number", got=got, hint=hint
             )
         if required:
             self._refuse_empty(values, column)
@@ -268,6 +273,21 @@ class CheckedTable:
         from karat.formats.table_file import records_of
 
         return next((line for at, (line, _) in enumerate(records_of(self.source)) if at == row + 1), None)
+
+
+def _with_points(values: pl.Series) -> pl.Series | None:
+    """Numbers with a decimal comma, written with a point; None if they are not, or if `1,234` may mean a thousand."""
+    import polars as pl
+
+    if values.dtype != pl.String:
+        return None
+    commas = values.filter(values.str.contains(",", literal=True).fill_null(value=False))
+    others = values.filter(~values.str.contains(",", literal=True).fill_null(value=True))
+    if not commas.str.contains(r"^[-+]?\d*,\d+(?:[eE][-+]?\d+)?$").all() or others.str.contains(r"[^\d+-]").any():
+        return None
+    if commas.str.contains(r"^[-+]?[1-9]\d{0,2},\d{3}$").all():
+        return None
+    return values.str.replace(",", ".", literal=True)
 
 
 def plain_title(title: str) -> str:

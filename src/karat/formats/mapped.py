@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -13,16 +14,17 @@ import msgspec
 from karat.data.gold import Dataset, Gold
 from karat.data.hits import OPTIONAL_COLUMNS, Run
 from karat.data.ids import Ints
-from karat.errors import InputError
-from karat.files.decode_errors import DECODE_ERRORS
+from karat.errors import InputError, shorten
 from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 from karat.formats.base import ReadOptions, Source
 from karat.formats.dataset import dataset_of, header_of
-from karat.formats.field_map import FieldMap, FileKind, RecordMap, suggested_map
+from karat.formats.field_map import FieldMap, FileKind, RecordMap
 from karat.formats.gold_file import GoldReader
 from karat.formats.layout import Layout
+from karat.formats.map_guess import flattened, suggested_map
 from karat.formats.records import (
     RecordDecoder,
+    decodable,
     decode_entries,
     decode_record,
     is_json_lines,
@@ -33,7 +35,7 @@ from karat.formats.records import (
 from karat.formats.run_log import RunLog
 from karat.formats.run_parts import SystemRecords
 from karat.formats.run_records import RunRecord
-from karat.formats.table_file import read_table
+from karat.formats.table_file import read_table, separator_of
 from karat.formats.table_gold import gold_from_frame
 from karat.formats.table_run import FrameRun
 
@@ -92,7 +94,7 @@ def sample(source: Source) -> list[dict[str, Any]]:
     if kind is None:
         return []
     if kind == "lines":
-        return list(islice(_decodable(source.head.splitlines()), _SAMPLE))
+        return list(islice(decodable(source.head.splitlines()), _SAMPLE))
     if kind == "table":
         return read_table(source).head(_SAMPLE).to_dicts() if not source.is_parquet else _first_rows(source)
     try:
@@ -104,16 +106,6 @@ def sample(source: Source) -> list[dict[str, Any]]:
         return []  # the reader reports what is wrong
 
 
-def _decodable(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        try:
-            found = msgspec.json.decode(line)
-        except DECODE_ERRORS:
-            continue
-        if isinstance(found, dict):
-            yield found
-
-
 def _first_rows(source: Source) -> list[dict[str, Any]]:
     try:
         return ParquetSource(source.path).rows(size=_SAMPLE).to_dicts()
@@ -121,17 +113,43 @@ def _first_rows(source: Source) -> list[dict[str, Any]]:
         return []
 
 
+def first_fields(source: Source) -> dict[str, str]:
+    """The fields of a file's first record, each with its value; `results[].doc` is a field of the entries of a list."""
+    record: Any = source.first_object
+    if record is None and container(source) == "table" and not source.is_parquet:
+        separator = separator_of(source)
+        lines = source.head.decode("utf-8", "replace").lstrip("\r\n").splitlines()
+        rows = list(islice(csv.reader(lines, delimiter=separator), 2))
+        record = dict(zip(*rows, strict=False)) if len(rows) == 2 else dict.fromkeys(rows[0] if rows else (), "")
+    elif record is None:
+        record = next(iter(sample(source)), {})
+    found: dict[str, str] = {}
+    for name, value in flattened(record):
+        first = value[0] if isinstance(value, list) and value else None
+        if isinstance(first, dict):
+            found |= {f"{name}[].{inner}": _shown(one) for inner, one in flattened(first)}
+        else:
+            found[name] = _shown(value)
+    return found
+
+
+def _shown(value: Any) -> str:
+    return shorten(value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode(), 50)
+
+
 def suggestion(source: Source, *kinds: FileKind) -> str | None:
     """A map to paste for a file that is not recognised."""
     first = next(iter(sample(source)), None)
-    for kind in kinds:
-        found = suggested_map(kind, first)
-        if found is not None and kind == "run" and len(kinds) > 1:
-            named = {pair.partition("=")[0] for pair in found.split(",")} | set(first or ())
-            found = found if named & {"topk", "score", "rank"} else None  # bare pairs are how people write gold
-        if found is not None:
-            return f"if it is a {kind} file, map its fields: --map {quote(found)}"
-    return None
+    maps = {kind: found for kind in kinds if (found := suggested_map(kind, first)) is not None}
+    names = {kind: {pair.partition("=")[0] for pair in found.split(",")} for kind, found in maps.items()}
+    ordered = names.get("run", set()) | set(first or ())
+    if len(maps) > 1 and not ordered & {"topk", "score", "rank"}:
+        del maps["run"]  # bare pairs are how people write gold
+    more = {"gold": " (a grade above 0 is relevant)"} if len(maps) > 1 and "grade" in names["gold"] else {}
+    texts = (
+        f"if it is a {kind} file{more.get(kind, '')}, map its fields: --map {quote(m)}" for kind, m in maps.items()
+    )
+    return "\n      ".join(texts) or None
 
 
 def map_for(fields: FieldMap | None, kind: FileKind, source: Source) -> RecordMap | None:

@@ -367,3 +367,14 @@ def _document_error(error: Exception, text: bytes, label: str) -> InputError:
     at = re.search(r"byte (\d+)", str(error))
     line = text.count(b"\n", 0, int(at[1]) if at else len(text.rstrip())) + 1
     return InputError(f"not JSON: {error}", code="not-json", file=label, line=line)
+
+
+def decodable(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The lines that are JSON objects."""
+    for line in lines:
+        try:
+            found = msgspec.json.decode(line)
+        except DECODE_ERRORS:
+            continue
+        if isinstance(found, dict):
+            yield found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import repeat
+from functools import cached_property
+from itertools import pairwise, repeat
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from karat.data.audit import Audit
-from karat.data.hits import OPTIONAL_COLUMNS, OTHER_LISTS, Hits, NoLists, Run
+from karat.data.hits import DISTANCE, OPTIONAL_COLUMNS, OTHER_LISTS, Hits, NoLists, Run
 from karat.data.ids import Ints, Seen
 from karat.errors import InputError, is_whole, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
@@ -19,6 +20,7 @@ from karat.formats.base import Source, changed_while_read, source_parts
 from karat.formats.json_lines import ListField, ValueKind
 from karat.formats.records import (
     RecordDecoder,
+    decodable,
     decode_entries,
     is_json_lines,
     no_gc,
@@ -106,7 +108,27 @@ class RunLog(Run):
     def _beside(self, hits: Hits, lists: frozenset[str]) -> Hits:
         """Add the hits to `others` where they are among the requested lists."""
         hits = hits if self.score_field is None else replace(hits, score_field=self.score_field)
+        if self._distance is not None and hits.score is None and hits.rank is None:
+            hits = replace(hits, distance_field=self._distance[0], distances_rise=self._distance[1])
         return replace(hits, others={**hits.others, self._hits: hits}) if self._hits in lists else hits
+
+    @cached_property
+    def _distance(self) -> tuple[str, bool] | None:
+        """A field of hits that is named like a distance, where they have no score, and whether it rises down the lists
+        of the first records."""
+        if not isinstance(self._records, Source):
+            some = self._records[:_NOTED] if isinstance(self._records, list) else []
+        elif DISTANCE.search(self._records.head.decode("utf-8", "replace")) and is_json_lines(self._records):
+            some = list(decodable(self._records.head.splitlines()))
+        else:
+            some = []
+        lists = [[hit for hit in _hits_of(record, self._hits) if isinstance(hit, dict)] for record in some]
+        names = {name for hits in lists for hit in hits for name in hit if DISTANCE.search(name)}
+        if len(names) != 1:
+            return None
+        [name] = names
+        values = [[v for hit in hits if isinstance(v := hit.get(name), (int, float))] for hits in lists]
+        return name, all(a <= b for one in values for a, b in pairwise(one))
 
     @property
     def can_look(self) -> bool:
@@ -272,10 +294,15 @@ class RunLog(Run):
             raise refusal(error, self.label, part.lines[0]) from error
 
 
+def _hits_of(record: Any, hits: str) -> list[Any]:
+    """The hits of a record in memory."""
+    listed = record.get(hits) if isinstance(record, dict) else None
+    return listed if isinstance(listed, list) else []
+
+
 def _says(record: Any, hits: str, column: str) -> bool:
     """Whether a hit of a record in memory has this field."""
-    listed = record.get(hits) if isinstance(record, dict) else None
-    return isinstance(listed, list) and any(isinstance(hit, dict) and column in hit for hit in listed)
+    return any(isinstance(hit, dict) and column in hit for hit in _hits_of(record, hits))
 
 
 def _writable(value: Any) -> Any:

@@ -140,7 +140,7 @@ def read_table(source: Source) -> pl.DataFrame:
         with source.open() as stream:
             text = stream.read().lstrip(b"\r\n")
         source.note_parsed(len(text))
-        frame = pl.read_csv(text, separator=_separator(source), infer_schema_length=0, truncate_ragged_lines=False)
+        frame = pl.read_csv(text, separator=separator_of(source), infer_schema_length=0, truncate_ragged_lines=False)
         return frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
     except UnreadableParquet as error:
         raise error.as_error("cannot read the table:", code="unreadable-table", label=source.label) from error
@@ -153,13 +153,13 @@ def _unreadable(error: BaseException, label: str | None) -> InputError:
     return InputError(f"cannot read the table: {reason}", code="unreadable-table", file=label)
 
 
-def _separator(source: Source) -> str:
+def separator_of(source: Source) -> str:
     return max("\t,;", key=source.first_line.decode("utf-8", "replace").count)
 
 
 def records_of(source: Source) -> Iterator[tuple[int, bytes]]:
     """(line, text) of the header and of every row that is not blank; a row ends where no quote is open."""
-    blank = _separator(source).encode()
+    blank = separator_of(source).encode()
     first, record, quotes = 1, [b""], 0
     with source.open() as stream:
         for line, raw in enumerate(stream, 1):
@@ -198,7 +198,7 @@ def _bad_line(source: Source) -> InputError | None:
         return None
     columns = 0
     for line, record in records_of(source):
-        fields = re.sub(rb'("[^"]*")+', b'""', record).split(_separator(source).encode())
+        fields = re.sub(rb'("[^"]*")+', b'""', record).split(separator_of(source).encode())
         columns = columns or len(fields)
         reason = _why_bad(record, fields, columns)
         if reason:

@@ -114,7 +114,7 @@ def gate_need(criteria: Criteria) -> Consumer:
 
 def judge_result(result: Result, criteria: Criteria, baseline: Result | None, *, breakdown: bool = True) -> Verdicts:
     """Judge a result. `breakdown`: include what changed by tag and by query, which only some outputs show."""
-    said = gate_notes(result)
+    said = gate_notes(result, criteria.max_missing)
     metrics = gate_metrics(criteria)
     result = result.also(metrics)
     judge = GateJudge(result, max_missing=criteria.max_missing)

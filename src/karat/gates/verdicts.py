@@ -271,7 +271,7 @@ class GateJudge(msgspec.Struct):
         if "prices" in gate.parsed.needs and (unknown := self._unpriced()):
             return unknown
         for name, result in self._lists(gate):
-            if (reason := invalid_reason(result.doubts, gate.parsed, name)) is not None:
+            if (reason := invalid_reason(result.doubts, gate.parsed, name, self.max_missing)) is not None:
                 return reason
             if result.missing_share > self.max_missing:
                 return _lacking(name, result, self.max_missing)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, cached_property, wraps
+from functools import cache, cached_property, partial, wraps
 from numbers import Integral, Real
 from operator import ge, gt, le, lt
 from types import NoneType
 from typing import Any, Literal, Self, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
-from karat.errors import ConfigError, UnknownName
+from karat.errors import ConfigError, UnknownName, did_you_mean
+from karat.errors.spelling import learn
 
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K")
@@ -81,6 +82,11 @@ class Option:
     @cached_property
     def choices(self) -> tuple[Any, ...]:
         return get_args(self.plain_type) if get_origin(self.plain_type) is Literal else ()
+
+    @property
+    def typed(self) -> list[str]:
+        """How it is written on the command line."""
+        return ["--" + self.name.replace("_", "-")] if self.flags is None else [*self.flags]
 
     @property
     def repeats(self) -> bool:
@@ -203,7 +209,15 @@ def part_of(options: Any, kind: type[K], **more: Any) -> K:
 
 
 class UnknownOption(UnknownName, TypeError):
-    """A keyword that a function does not accept."""
+    """A keyword that a function does not accept. `typed`: options of the command line, which may have other names."""
+
+    def __init__(self, name: str, known: list[str], typed: dict[str, Option]) -> None:
+        super().__init__("option", name, known)
+        same = typed.get("--" + name.replace("_", "-"))
+        if same is not None:
+            self.hint = f"in Python it is {same.name}="
+        elif (near := did_you_mean(name, known)) is not None:
+            self.hint = near
 
 
 def takes(kind: type) -> Callable[[F], F]:
@@ -213,12 +227,17 @@ def takes(kind: type) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         *named, _ = inspect.signature(function).parameters.values()
         options = {name: each for name, each in options_in(kind).items() if name not in {one.name for one in named}}
-        known = {*options, *(each.name for each in named if each.kind is inspect.Parameter.KEYWORD_ONLY)}
+        known = {*options, *(each.name for each in named)}
+        typed = {flag: each for each in options.values() for flag in each.typed}
+        for flag, each in typed.items():
+            learn(flag, each.name, partial(_values, each))
+        for parameter in named:
+            learn("--" + parameter.name.replace("_", "-"), parameter.name, partial(_values, parameter))
 
         @wraps(function)
         def called(*args: Any, **kwargs: Any) -> Any:
-            for name in kwargs.keys() - known - {each.name for each in named}:
-                raise UnknownOption("option", name, sorted(known))
+            for name in kwargs.keys() - known:
+                raise UnknownOption(name, sorted(known), typed)
             return function(*args, **kwargs)
 
         called.__signature__ = _signature(function, named, options)  # type: ignore[attr-defined]
@@ -226,6 +245,11 @@ def takes(kind: type) -> Callable[[F], F]:
         return called  # type: ignore[return-value]
 
     return decorate
+
+
+def _values(of: Option | inspect.Parameter) -> tuple[Any, ...]:
+    """What may follow it in a message: True for a switch, or its choices."""
+    return (True,) if of.default is False else of.choices if isinstance(of, Option) else ()
 
 
 def _signature(

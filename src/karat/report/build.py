@@ -115,8 +115,8 @@ def page_title(result: Result) -> str:
     metric = leading_metrics(result.metrics)[0]
     mean = result.means[str(metric)]
     told = [counted(len(result.rows)) if mean is None else f"{metric} {amount(mean, metric.told_in(result.rules))}"]
-    if result.findings:
-        told.append(counted(len(result.findings), "finding"))
+    if result.diagnosis:
+        told.append(counted(len(result.diagnosis), "finding"))
     elif result.background and len(result.rows) >= FEW:
         told.append("nothing stands out")
     return f"{title}: {', '.join(told)}"

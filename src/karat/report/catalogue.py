@@ -41,10 +41,12 @@ def checked_report(checked: list[Checked]) -> Report:
 
 
 def _blocks(checked: Checked) -> list[Block]:
+    named = [[name, value] for name, value in checked.fields.items()]
+    fields: list[Block] = [table(["field", "in the first record"], named)] if named else []
     if checked.error:
-        return [Text(f"cannot be used: {checked.error}", "warning")]
+        return [Text(f"cannot be used: {checked.error}", "warning"), *fields]
     facts: list[list[Cell]] = [["format", checked.format]]
     facts += [[name, value] for name, value in checked.holds.items() if value is not None]
     rows = [[e.count, e.found, e.done, listed(e.examples) or None] for e in checked.audit]
     repaired = table([count("count"), "found", "will be", "for example"], rows) if rows else Text("Nothing to repair.")
-    return [table([checked.kind, ""], facts), repaired]
+    return [table([checked.kind, ""], facts), repaired, *fields]

@@ -71,7 +71,7 @@ def gate_page(found: Verdicts, result: Result, baseline: Result | None) -> Repor
     """The verdicts, what to do, then what changed, then everything about the run."""
     compared = found.comparison if baseline is not None else None
     changes: tuple[list[Finding], list[str]] = (compared.pairs[0].findings if compared else [], ["pair-1"])
-    findings = (changes, (result.findings, ()))
+    findings = (changes, (result.diagnosis, ()))
     first = [*_verdict_blocks(found, result), *finding_lines(*findings), *_picture(found)]
     sections = [Section("gates", "May it ship?", first)]
     if cards := linked_findings(*findings):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from karat.data.saved import json_text
 from karat.errors.redaction import redact_all
 from karat.report.blocks import Block, Cell, Dot, Dots, Interval, Report, Section, Text
 from karat.report.cells import around, interval_column, table
@@ -11,7 +13,11 @@ from karat.report.overview import data_name, range_title, run_names
 from karat.report.tables import table_file
 from karat.results.leaderboard import Leaderboard, MetricStanding, Standing
 from karat.results.numbers import counted, titled, with_interval
-from karat.results.summary import MOST_MISSING, SummaryRow
+from karat.results.result import Result
+from karat.results.save import saved_form
+from karat.results.saved import saved_text
+from karat.results.summary import SummaryRow
+from karat.scoring.doubts import MOST_MISSING
 from karat.scoring.metrics.grammar import parse_metric
 
 if TYPE_CHECKING:
@@ -149,6 +155,12 @@ def _row(standing: Standing) -> dict[str, str | int | float | None]:
         name = found.metric
         row |= {name: found.value, f"{name} low": found.low, f"{name} high": found.high, f"{name} beats": found.beats}
     return row
+
+
+def board_json(board: Leaderboard, results: Sequence[Result]) -> bytes:
+    """The table and the results behind it, which `karat.load` reads."""
+    saved = b",\n".join(saved_text(saved_form(result)).rstrip(b"\n") for result in results)
+    return json_text(board).rstrip().removesuffix(b"}").rstrip() + b',\n  "results": [\n' + saved + b"\n]}\n"
 
 
 def board_file(board: Leaderboard, ending: str) -> bytes:

@@ -15,12 +15,16 @@ from karat.data.normal_ids import near_queries
 from karat.errors import KaratError
 from karat.formats.base import Source
 from karat.formats.field_map import FieldMap
+from karat.formats.mapped import first_fields
 from karat.formats.read import find_kind, read_gold, read_run
-from karat.scoring.doubts import NameWatch, SeenNames, SeenScores, judge_doubts, seen_scores
+from karat.scoring.doubts import SeenScores, judge_doubts, seen_scores
 from karat.scoring.judge import count_states, judge
 from karat.scoring.judged import Judged, Rules
+from karat.scoring.name_watch import NameWatch, SeenNames
 from karat.scoring.overlap import count_missing
 from karat.scoring.ranking import drop_repeats, inspect_order
+
+_NO_FIELDS = ("trec-run", "trec-qrels", "beir", "dict")
 
 
 class Checked(msgspec.Struct):
@@ -32,6 +36,7 @@ class Checked(msgspec.Struct):
     holds: dict[str, int | str | None] = {}
     audit: list[Entry] = []
     error: str | None = None
+    fields: dict[str, str] = {}  # of the first record, each with its value
 
 
 def check_files(
@@ -49,12 +54,22 @@ def check_files(
     if any(kind is not None and kind[0] == "gold" and kind[2] for kind in kinds.values()):
         said |= {file: "run" for file, kind in kinds.items() if kind is not None and not kind[2] and file not in said}
     checked = [_check(file, target, fields, golds, runs, said.get(file)) for file in files]
+    for found in checked:
+        if found.format not in _NO_FIELDS:
+            found.fields = _fields(found.file)
     if len(golds) == 1:
         (only,) = golds.values()
         for found in checked:
             if found.file in runs:
                 _match(found, runs[found.file], only)
     return checked
+
+
+def _fields(file: str) -> dict[str, str]:
+    try:
+        return first_fields(Source(file))
+    except (KaratError, OSError):
+        return {}
 
 
 def _kind(file: str, fields: FieldMap | None) -> tuple[str, str, bool] | None:

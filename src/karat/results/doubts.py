@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
 
 from karat.errors import shorten
+from karat.errors.spelling import spell
+from karat.results.diagnosis.finding import Finding
 from karat.results.numbers import counted
-from karat.results.summary import MOST_MISSING, is_outage
-from karat.scoring.doubts import Doubts, IdMismatch, NearIds, RisingScores, RowOrder
+from karat.results.summary import is_outage
+from karat.scoring.doubts import MOST_MISSING, Doubts, IdMismatch, NearIds, RisingScores, RowOrder
 from karat.scoring.metrics.base import Metric
 
 if TYPE_CHECKING:
@@ -20,16 +22,50 @@ if TYPE_CHECKING:
 _SHOWN = 60  # characters of an id
 
 
+# Findings about the data itself, by code: they come before all others.
+READ_FIRST = {
+    "lost_queries": "Many queries failed or are missing.",
+    "empty_lists": "Many result lists are empty.",
+    "near_queries": "Some queries of the run differ from those of the gold set only in the spelling of the id.",
+    "unmatched_ids": "No hit has an id of the gold set.",
+    "near_ids": "Some hits differ from gold items only in the spelling of the id.",
+    "distances": "The scores may be distances.",
+    "row_order": "The order of the rows may not be the ranking.",
+}
+
+
+def warnings_of(result: Result) -> list[Finding]:
+    """What a reader must know before any number: failed or missing queries, and doubts about ids and order."""
+    told = _told(result)
+    found = {"lost_queries": _lost(result), "empty_lists": _empty(result), "near_queries": _near_queries(result)}
+    texts = {code: text for code, text in found.items() if text is not None} | _doubt_texts(told)
+    ways = {"lost_queries": _again(result), "unmatched_ids": what_to_do(told)}
+    unsure = {"empty_lists", *({"unmatched_ids"} if told.ids is not None and not told.ids.sure else ())}
+    return [
+        Finding(
+            code=code,
+            title=READ_FIRST[code],
+            sure="likely" if code in unsure else "strong",
+            evidence=spell(text),
+            what_to_try=list(map(spell, ways.get(code, []))),
+            numbers=[],
+        )
+        for code, text in texts.items()
+    ]
+
+
 def read_first(result: Result) -> list[str]:
-    """What a reader must know before any number: failed or missing queries, and a sentence or two for each doubt."""
-    return [*_lost(result), *_empty(result), *_near_queries(result), *doubt_text(_told(result))]
+    """The warnings, a sentence or two each."""
+    return [found.evidence for found in warnings_of(result)]
 
 
 def ways_out(result: Result) -> list[str]:
     """What to try, most likely first."""
-    failed = result.audit["failed_queries"] and lost_queries(result) is not None
-    again = ["run the failed queries again: karat run … --retry-failed"] if failed else []
-    return [*again, *what_to_do(_told(result))]
+    return [way for found in warnings_of(result) for way in found.what_to_try]
+
+
+def _again(result: Result) -> list[str]:
+    return ["run the failed queries again: karat run … --retry-failed"] if result.audit["failed_queries"] else []
 
 
 def _told(result: Result) -> Doubts:
@@ -40,42 +76,42 @@ def _told(result: Result) -> Doubts:
     return doubts
 
 
-def _lost(result: Result) -> Iterator[str]:
+def _lost(result: Result) -> str | None:
     """Say that too many queries failed or are missing for the means to be meaningful."""
     lost, entries = lost_queries(result), {entry.code: entry for entry in result.audit}
-    if lost is not None:
-        failed = entries.get("failed_queries")
-        such_as = f", such as {failed.examples[0]}" if failed is not None and failed.examples else ""
-        if is_outage(result.audit, len(result.rows)):
-            yield f"{lost}{such_as}. They count as not found, so the scores say little about the retriever."
-        else:
-            yield f"{lost}{such_as}. Missing queries are left out: the scores cover only the rest."
+    if lost is None:
+        return None
+    failed = entries.get("failed_queries")
+    such_as = f", such as {failed.examples[0]}" if failed is not None and failed.examples else ""
+    if is_outage(result.audit, len(result.rows)):
+        return f"{lost}{such_as}. They count as not found, so the scores say little about the retriever."
+    return f"{lost}{such_as}. Missing queries are left out: the scores cover only the rest."
 
 
-def _empty(result: Result) -> list[str]:
+def _empty(result: Result) -> str | None:
     """Say that many lists are empty without a reason: a retriever that was down, or one that finds nothing."""
     if result.rules.min_score is not None or not len(result.depths) or lost_queries(result) is not None:
-        return []
+        return None
     answerable = ~np.array(result.gold.no_answer, np.bool_)[result.rows]
     empty = int((answerable & (result.depths == 0)).sum()) - result.audit["failed_queries"]
     empty -= result.audit["missing_queries"]
     if empty <= MOST_MISSING * max(int(answerable.sum()), 1):
-        return []
+        return None
     lists = counted(int(answerable.sum()), "result list")
-    return [
+    return (
         f"{empty:,} of {lists} {'is' if empty == 1 else 'are'} empty, and no error is logged. If the retriever was "
         "down, log `error` for these queries: gates then stop with exit code 2."
-    ]
+    )
 
 
-def _near_queries(result: Result) -> list[str]:
+def _near_queries(result: Result) -> str | None:
     found = next((entry for entry in result.audit if entry.code == "near_queries"), None)
     if found is None:
-        return []
-    return [
+        return None
+    return (
         f"{counted(found.count)} of the run left out, although the gold set has an id that differs only in spelling "
         f"({found.examples[0]}). --normalize-ids treats them as the same."
-    ]
+    )
 
 
 def in_doubt(result: Result) -> str | None:
@@ -83,6 +119,8 @@ def in_doubt(result: Result) -> str | None:
     doubts = _told(result)
     if doubts.ids is not None:
         return "ids do not match" if doubts.ids.sure else "no hit is a gold item"
+    if doubts.near is not None and doubts.near.share > MOST_MISSING:
+        return "many ids do not match"
     if doubts.scores is not None:
         return "are the scores distances?"
     if doubts.order is not None and doubts.order.sure:
@@ -104,11 +142,16 @@ def lost_queries(result: Result) -> str | None:
 
 def doubt_text(doubts: Doubts) -> list[str]:
     """A sentence or two for each doubt."""
-    found = [] if doubts.ids is None else [_mismatch(doubts.ids)]
+    return list(map(spell, _doubt_texts(doubts).values()))
+
+
+def _doubt_texts(doubts: Doubts) -> dict[str, str]:
+    """The sentences by the code of their finding."""
+    found = {} if doubts.ids is None else {"unmatched_ids": _mismatch(doubts.ids)}
     if doubts.near is not None:
-        found.append(_near(doubts.near, alone=doubts.ids is None))
-    found += [] if doubts.scores is None else [_rising(doubts.scores)]
-    return found if doubts.order is None else [*found, _row_order(doubts.order)]
+        found["near_ids"] = _near(doubts.near, alone=doubts.ids is None)
+    found |= {} if doubts.scores is None else {"distances": _rising(doubts.scores)}
+    return found if doubts.order is None else {**found, "row_order": _row_order(doubts.order)}
 
 
 def what_to_do(doubts: Doubts) -> list[str]:
@@ -160,13 +203,22 @@ def _near(found: NearIds, *, alone: bool) -> str:
         of = f"For {counted(found.count, 'gold item')}, the query has a hit whose id differs {differ}"
         return f"{of}: --normalize-ids treats them as the same."
     pair = found.examples[0]
-    return (
+    text = (
         f"{counted(found.count, 'gold item')} not found, although the id of a hit differs {differ}: the run has "
-        f"{_quoted(pair.run)}, the gold set has {_quoted(pair.gold)}. --normalize-ids treats them as the same."
+        f"{_quoted(pair.run)}, the gold set has {_quoted(pair.gold)}."
     )
+    if found.how == "prefix":  # other ids match, so it is not a prefix of all ids
+        return f"{text} If they are the same, use one spelling in both files."
+    many = f" This affects {found.share:.0%} of the queries: scores by id are meaningless here."
+    return f"{text} --normalize-ids treats them as the same.{many if found.share > MOST_MISSING else ''}"
 
 
 def _rising(found: RisingScores) -> str:
+    if found.listed:
+        return (
+            f"Hits have {_quoted(found.field or '')} and no score, and it does not rise down the lists. The order of the "
+            f"lists counts; {_BY_DISTANCE.format(found.field)}."
+        )
     if found.field is not None:
         return (
             f"Hits are ordered by {_quoted(found.field)}, highest first. If these are distances, use "
@@ -191,16 +243,40 @@ def _row_order(found: RowOrder) -> str:
     )
 
 
+_BY_DISTANCE = "to rank by it, use --map score={} and --scores lower-is-better; otherwise use --scores as-listed"
 _RANKED_BY = "If a column ranks them, name it: --map rank=COLUMN or --map score=COLUMN"
+
+
+def _incomplete(name: str, result: Result, *, missing: bool) -> str | None:
+    """Why a side says little about its retriever. `missing`: count missing queries, too; those of a baseline are left
+    out of a comparison."""
+    if not is_outage(result.audit, len(result.rows), missing=missing):
+        return None
+    failed = result.audit["failed_queries"]
+    way = "Run them again: karat run … --retry-failed" if failed else "Compare only the others with --missing skip"
+    return spell(f"{name}: {lost_queries(result)}, which says little about the retriever. {way}.")
 
 
 def _quoted(item: str) -> str:
     return repr(shorten(item, _SHOWN))
 
 
-def invalid_reason(doubts: Doubts, metric: Metric, name: str = "The run") -> str | None:
-    """Why a metric of a result cannot be judged, or None if it can. `name`: whose result it is."""
-    about = doubts.about(metric)
+def invalid_reason(doubts: Doubts, metric: Metric, name: str = "The run", most: float = MOST_MISSING) -> str | None:
+    """Why a metric of a result cannot be judged, or None if it can. `name`: whose result it is; `most`: the share of
+    queries that may have misspelled ids."""
+    reason = _invalid_reason(doubts, metric, name, most)
+    return None if reason is None else spell(reason)
+
+
+def _invalid_reason(doubts: Doubts, metric: Metric, name: str, most: float) -> str | None:
+    about = doubts.about(metric, most)
+    if about == "near" and doubts.near is not None:
+        pair = doubts.near.examples[0]
+        return (
+            f"{name} spells ids differently from the gold set in {doubts.near.share:.0%} of the queries: "
+            f"{_quoted(pair.run)}, and in the gold set {_quoted(pair.gold)}. At most {most:.0%} is allowed. "
+            "--normalize-ids treats them as the same."
+        )
     if about == "ids" and doubts.ids is not None:
         found = doubts.ids
         kind = "different chunks from" if found.documents else "different ids from"
@@ -211,6 +287,8 @@ def invalid_reason(doubts: Doubts, metric: Metric, name: str = "The run") -> str
     if about == "scores":
         assert doubts.scores is not None
         field = doubts.scores.field
+        if doubts.scores.listed:
+            return f"{name} has {_quoted(field or '')} and no score: {_BY_DISTANCE.format(field)}."
         have = "scores that rise down its lists" if field is None else f"hits ordered by {_quoted(field)}"
         return f"{name} has {have}: use --scores lower-is-better or higher-is-better."
     if about == "order":
@@ -221,20 +299,26 @@ def invalid_reason(doubts: Doubts, metric: Metric, name: str = "The run") -> str
     return None
 
 
-def gate_notes(result: Result) -> list[str]:
+def gate_notes(result: Result, most: float) -> list[str]:
     """Notes shown with verdicts. What makes a verdict invalid is in the verdict itself."""
     doubts = _told(result)
     unsure = doubts.ids if doubts.ids is not None and not doubts.ids.sure else None
+    near = doubts.near if doubts.near is not None and doubts.near.share <= most else None
     order = doubts.order if doubts.order is not None and not doubts.order.sure else None
-    return [*_empty(result), *_near_queries(result), *doubt_text(Doubts(unsure, doubts.near, order=order))]
+    texts = filter(None, (_empty(result), _near_queries(result)))
+    return [*map(spell, texts), *doubt_text(Doubts(unsure, near, order=order))]
 
 
-def judgeable(metrics: Sequence[Metric], sides: dict[str, Doubts]) -> tuple[list[Metric], list[str]]:
-    """The metrics that are valid on all sides, and why the others are left out."""
+def judgeable(metrics: Sequence[Metric], baseline: Result, candidate: Result) -> tuple[list[Metric], list[str]]:
+    """The metrics that can be compared, and why the others are left out."""
+    sides = {"The baseline": baseline, "The candidate": candidate}
+    lost = [_incomplete(name, side, missing=side is candidate) for name, side in sides.items()]
+    down = next(filter(None, lost), None)
     reasons: dict[str, list[str]] = {}
     kept = []
     for metric in metrics:
-        why = next((why for name, doubts in sides.items() if (why := invalid_reason(doubts, metric, name))), None)
+        doubted = (invalid_reason(side.doubts, metric, name) for name, side in sides.items())
+        why = down if down and metric.rests_on else next(filter(None, doubted), None)
         if why is None:
             kept.append(metric)
         else:

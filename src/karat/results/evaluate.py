@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 from msgspec.structs import replace
 
 from karat.data.attributes import CONVERSATION, cluster_numbers, segment_members, segment_titles, with_no_answer
+from karat.data.audit import Audit
 from karat.data.gold import Gold
-from karat.data.hits import Run
+from karat.data.hits import Run, Ungrouped
 from karat.data.ids import DocRule
 from karat.data.normal_ids import IdNormalizer, normalized_gold
-from karat.errors import InputError
+from karat.errors import InputError, KaratError
 from karat.formats.read import read_gold, read_run
 from karat.options.option import part_of, takes
 from karat.results.analyses.base import Consumer, Lacking, Setup, needs_of_analyses
@@ -23,6 +25,7 @@ from karat.results.evaluation import KEEP_LISTS, Evaluation
 from karat.results.result import Result
 from karat.results.results import Results
 from karat.scoring.dates import with_versions
+from karat.scoring.engines.base import Engine
 from karat.scoring.engines.find import find_engine
 from karat.scoring.extra_labels import Labelling
 from karat.scoring.judged import Rules
@@ -70,11 +73,15 @@ def evaluate(
     """Score a run against gold. Returns a `Result`, or `Results` by system if the run has several and none is named.
 
     `run` and `gold` are paths (any format), dicts, lists of records or frames; `run` may also be a result, which is
-    measured again without its file. `metrics` are names such as `recall@5` (default: the panel). `consumers`: what the
-    result will be used for (default: to be saved).
+    measured again without its file, or a list of paths: one run each, which gives `Results`. `metrics` are names such
+    as `recall@5` (default: the panel). `consumers`: what the result will be used for (default: to be saved).
     """
     if isinstance(run, Result):
         return run if metrics is None else run.measure(metrics)
+    if isinstance(run, (list, tuple)) and run and all(isinstance(one, (str, PathLike, Run, Result)) for one in run):
+        found = [evaluate(one, gold, metrics, consumers=consumers, **options) for one in run]
+        each = [one.values() if isinstance(one, Results) else [one] for one in found]
+        return cast(Result, Results([result for some in each for result in some]))
     results = evaluate_all(run, gold, metrics, consumers=consumers, **options)
     return next(iter(results.values())) if len(results) == 1 else cast(Result, Results(results))
 
@@ -104,7 +111,7 @@ def _evaluation(
     asked = asked.replace(columns=asked.fields)
     was_read = isinstance(gold, Gold) or isinstance(run, Run)
     engine = find_engine(asked.engine, run, asked.spark_master)
-    logged, gold = engine.read_run(run, **asked.of_run), read_gold(gold, **asked.of_gold)
+    logged, gold = _read(engine, run, gold, asked)
     normal = IdNormalizer.of(gold, logged, DocRule(asked.doc_of)) if asked.normalize_ids else None
     gold = gold if normal is None else normalized_gold(gold, normal)
     corpora = corpus = None
@@ -162,6 +169,30 @@ def _evaluation(
         sampling=asked.intervals,
     )
     return evaluation.results(logged, consumers)
+
+
+def _read(engine: Engine, run: Any, gold: Any, asked: Options) -> tuple[Run, Gold]:
+    """Read both inputs. An error about one of them also says what is wrong with the other."""
+    try:
+        logged = engine.read_run(run, **asked.of_run)
+    except InputError as error:
+        error.also = _problem(lambda: read_gold(gold, **asked.of_gold))
+        raise
+    try:
+        return logged, read_gold(gold, **asked.of_gold)
+    except InputError as error:
+        error.also = _problem(lambda: next(logged.slices(frozenset(), Audit()), None))
+        raise
+
+
+def _problem(read: Callable[[], object]) -> InputError | None:
+    try:
+        read()
+    except InputError as error:
+        return error
+    except (KaratError, Ungrouped):
+        pass
+    return None
 
 
 def _prices(prices: Any) -> Any:

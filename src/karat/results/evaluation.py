@@ -25,13 +25,14 @@ from karat.results.queries.lists import ListReader
 from karat.results.result import Result
 from karat.scoring.collect import RunData, collect
 from karat.scoring.dates import NoVersions
-from karat.scoring.doubts import LOOKED, judge_doubts
+from karat.scoring.doubts import judge_doubts
 from karat.scoring.engines.base import Engine, Local
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics
+from karat.scoring.name_watch import LOOKED
 from karat.scoring.one_pass import Golds, PassRequest
-from karat.scoring.overlap import count_missing, count_short_lists
+from karat.scoring.overlap import count_beyond, count_missing, count_short_lists
 from karat.scoring.views import BM25, ORIGINAL, OWN, RAW, Need, View
 from karat.statistics.sampling import Sampling
 
@@ -324,6 +325,8 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         code = "no_relevant_zero" if self.rules.no_relevant == "zero" else "no_relevant_gold"
         audit.count(code, len(bare), (gold.queries[i] for i in bare[:3]))
         audit.count("no_data", len(reasons), reasons)
+        shown = [metric for metric in self.asked if not np.isnan(result.values[str(metric)]).all()]
+        count_beyond(shown, int(result.depths.max(initial=0)), audit)
         if any(metric.counts_empty_places for metric in self.asked):
             count_short_lists(self.asked, table.judged(result.rows, self.rules), audit)
 

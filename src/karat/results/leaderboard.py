@@ -13,10 +13,12 @@ from karat import __version__
 from karat.data.gold import Dataset
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError
-from karat.results.comparison.compare import names_of, paired_sides
+from karat.results.comparison.compare import paired_sides
 from karat.results.differences import ROUNDING
 from karat.results.doubts import read_first
 from karat.results.result import Result
+from karat.results.results import names_of
+from karat.results.saved import SavedResult
 from karat.results.summary import is_outage
 from karat.scoring.metrics.base import Metric
 from karat.statistics.significance import holm
@@ -60,6 +62,12 @@ class Leaderboard(SavedObject, frozen=True, kw_only=True):
     lower_is_better: list[str]
     systems: list[Standing]
     notes: list[str] = []  # why some values are not shown
+
+
+class SavedLeaderboard(Leaderboard, frozen=True, kw_only=True):
+    """The file of several runs: the table, and the results behind it."""
+
+    results: list[SavedResult] = []
 
 
 def rank_systems(results: Sequence[Result]) -> Leaderboard:

@@ -390,14 +390,16 @@ class Result(Presented, Bulk, frozen=True):
             return []  # a number that says nothing about the retriever is neither poor nor good
         return readings(self.summary_rows, {n: share(self.values[n], self.ceilings[n]) for n in banded})
 
-    @cached_property
+    @property
     def findings(self) -> list[Finding]:
-        """What stands out beyond noise, with evidence and what to try."""
-        from karat.results.diagnosis.diagnose import findings_of
+        """What to know and what to try: first whatever makes the scores unreliable, then what stands out."""
+        return [*above("karat.results.doubts", "warnings_of")(self), *self.diagnosis]
 
-        if self.known is not None and self.known.findings is not None:
-            return self.known.findings
-        return findings_of(self)
+    @cached_property
+    def diagnosis(self) -> list[Finding]:
+        """What stands out beyond noise, with evidence and what to try."""
+        found: list[Finding] = above("karat.results.diagnosis.diagnose", "findings_of")(self)
+        return found
 
     @property
     def means(self) -> dict[str, float | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from karat.data.presented import Presented
 from karat.errors import UnknownName
@@ -16,8 +16,10 @@ class UnknownSystem(UnknownName, KeyError):
 class Results(Presented, Mapping[str, Result]):
     """System → its result, in the order of the run."""
 
-    def __init__(self, results: Mapping[str, Result]) -> None:
-        self._results = dict(results)
+    def __init__(self, results: Mapping[str, Result] | Sequence[Result]) -> None:
+        """By name; a sequence of results is named by systems and files."""
+        named = results if isinstance(results, Mapping) else zip(names_of(results), results, strict=True)
+        self._results = dict(named)
 
     def __getitem__(self, system: str) -> Result:
         if system not in self._results:
@@ -29,3 +31,10 @@ class Results(Presented, Mapping[str, Result]):
 
     def __len__(self) -> int:
         return len(self._results)
+
+
+def names_of(sides: Sequence[Result]) -> list[str]:
+    """Unique names of the runs: the system, plus the file if two systems have the same name."""
+    systems = [side.system or side.run for side in sides]
+    names = [s if systems.count(s) == 1 else f"{s} ({side.run})" for s, side in zip(systems, sides, strict=True)]
+    return [n if names.count(n) == 1 else f"{n} #{i}" for i, n in enumerate(names, 1)]

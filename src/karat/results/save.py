@@ -21,6 +21,7 @@ from karat.results.analyses.base import Setup, restore_analyses
 from karat.results.context import Precomputed
 from karat.results.kept_run import SCORE, KeptRun, columns_named, fitting, read_kept
 from karat.results.result import Result
+from karat.results.results import Results
 from karat.results.saved import SavedResult, origin, read_saved, scores_by_query
 from karat.results.summary import nullable
 from karat.results.tables_form import SavedTables, restored_tables, saved_tables
@@ -136,16 +137,16 @@ def _with_answers(gold: Gold, tables: SavedTables) -> Gold:
     return replace(gold, k=own if len(own) == size else gold.k, no_answer=no_answer)
 
 
-def load(path: str | PathLike[str]) -> Result | dict[str, Result]:
+def load(path: str | PathLike[str]) -> Result | Results:
     """Load a saved result. It can do everything a fresh one can, except what needs the hits themselves.
 
-    A file with several systems gives a dict of results by system.
+    A file with several systems, or the table of several runs, gives `Results` by system.
     """
     with fitting(str(path)):
         if str(path).endswith(".parquet"):
             return from_kept(read_kept(Path(path), str(path)))
         results = [restore(saved) for saved in read_saved(path)]
-    return results[0] if len(results) == 1 else {result.system: result for result in results}
+    return results[0] if len(results) == 1 else Results(results)
 
 
 def from_kept(run: KeptRun) -> Result:

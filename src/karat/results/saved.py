@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 SCHEMA: Literal["karat/result/2"] = "karat/result/2"
 SEVERAL: Literal["karat/results/1"] = "karat/results/1"
-_SAYS_SO = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/results?/')
+BOARD = "karat/leaderboard/1"
+_SAYS_SO = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/(results?|leaderboard)/')
 
 
 def origin(result: Result) -> dict[str, Any]:
@@ -104,6 +105,21 @@ class _Schema(msgspec.Struct):
     schema: str = ""
 
 
+class _Board(msgspec.Struct):
+    results: list[SavedResult] = []
+
+
+def _of_board(board: _Board, label: str) -> list[SavedResult]:
+    if not board.results:
+        raise InputError(
+            "this file has a table of systems, but not their results",
+            code="not-a-result",
+            file=label,
+            hint="save it again: karat eval RUN… --gold GOLD -o table.json",
+        )
+    return board.results
+
+
 def is_saved_result(path: Path) -> bool:
     """Whether a file's schema says that it has one or more saved results."""
     if path.suffix != ".json" or not path.is_file():
@@ -118,7 +134,10 @@ def read_results(path: str | PathLike[str]) -> list[SavedResult]:
     with source.open() as stream:
         text = stream.read()
     try:
-        if msgspec.json.decode(text, type=_Schema).schema == SEVERAL:
+        schema = msgspec.json.decode(text, type=_Schema).schema
+        if schema == BOARD:
+            return _of_board(msgspec.json.decode(text, type=_Board), source.label)
+        if schema == SEVERAL:
             return msgspec.json.decode(text, type=SavedResults).results
         return [msgspec.json.decode(text, type=SavedResult)]
     except msgspec.ValidationError as error:

@@ -13,6 +13,7 @@ from karat.data.audit import Audit
 from karat.data.bulk import Bulk
 from karat.data.ids import Bools, Floats, Ints
 from karat.scoring.ceilings import Bounds, Extremes
+from karat.scoring.doubts import MOST_MISSING
 from karat.scoring.metrics.base import Metric
 from karat.statistics.distribution import Distribution, describe, quantile_interval, quantiles
 from karat.statistics.intervals import Range, mean_intervals
@@ -21,12 +22,12 @@ from karat.statistics.sums import Sums, sum_up
 
 Limits: TypeAlias = tuple[float | None, float | None]  # null: too few queries
 FEW = 20  # with fewer queries a number is shown, but marked as too few to rely on
-MOST_MISSING = 0.1  # share of queries that may be missing or fail before scores say little, as for gates
 
 
-def is_outage(audit: Audit, queries: int) -> bool:
-    """Whether so many queries are missing or failed that scores say little about the retriever."""
-    lost = audit["missing_queries"] + audit["failed_queries"]
+def is_outage(audit: Audit, queries: int, *, missing: bool = True) -> bool:
+    """Whether so many queries are missing or failed that scores say little about the retriever. `missing`: whether
+    missing queries count."""
+    lost = audit["failed_queries"] + (audit["missing_queries"] if missing else 0)
     return lost > MOST_MISSING * max(queries - audit["no_answer_queries"], 1)
 
 

@@ -12,7 +12,7 @@ _KINDS = {
     "gates": "karat.gates.verdict_form:Verdicts",
     "gold": "karat.formats.gold_records:GoldEntry",
     "labels": "karat.labels.files:Label",
-    "leaderboard": "karat.results.leaderboard:Leaderboard",
+    "leaderboard": "karat.results.leaderboard:SavedLeaderboard",
     "ladder": "karat.systems.ladder:Ladder",
     "merging": "karat.labels.merge:Merging",
     "plan": "karat.results.power:Plan",

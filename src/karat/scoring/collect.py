@@ -14,9 +14,10 @@ from karat.data.bulk import Bulk
 from karat.data.hits import Hits, Ungrouped
 from karat.data.ids import Floats, Hashes, Ints
 from karat.scoring.dates import OddVersion
-from karat.scoring.doubts import SeenNames, SeenScores
+from karat.scoring.doubts import SeenScores
 from karat.scoring.judged import judge_missing
 from karat.scoring.list_hashes import DEPTHS
+from karat.scoring.name_watch import SeenNames
 from karat.scoring.one_pass import Golds, Part, PassRequest, measured_missing
 from karat.scoring.overlap import ThereFlags
 from karat.scoring.table import JudgedTable, TablePart

@@ -7,7 +7,6 @@ Evidence for each is collected during the pass, slice by slice, and judged at th
 from __future__ import annotations
 
 import re
-import zlib
 from collections import Counter
 from math import lgamma, log
 from typing import TYPE_CHECKING, Literal
@@ -17,64 +16,27 @@ import numpy as np
 
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
-from karat.data.hits import Hits
-from karat.data.ids import DocRule, as_list, take_list
-from karat.data.normal_ids import normal_ids
-from karat.scoring.judged import Judged, Rules
+from karat.data.hits import DISTANCE, Hits
+from karat.data.ids import DocRule
+from karat.data.normal_ids import can_be_loose
+from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
+from karat.scoring.name_watch import KEPT, LOOKED, NearPair, SeenNames, relevant_names
 from karat.scoring.ranking import listed_only, score_decides, score_slopes, sorted_by_id
 from karat.scoring.views import level_of
 
 if TYPE_CHECKING:
     from karat.data.audit import Audit
 
-_KEPT = 1024  # ids sampled from a run: those with the lowest hashes, whatever the order of slices
-_DEEP = 100  # hits of a query that are searched for other spellings of ids
-LOOKED = 300  # approximate number of queries that are searched
 # A retriever that finds something for a quarter of the queries finds nothing for 17 of them in 0.75 % of cases.
 _HIT_RATE, _CHANCE = 0.25, 0.01
 _FORMS = 5  # number of ids from which their form is known
 _SAME_PREFIX = 3  # pairs from which a common prefix is not an accident
 _MOST, _FEW = 0.5, 0.05  # shares of ids that a corpus knows
 _RISING = 0.95
-_DISTANCE = re.compile(r"distance|(?<![a-z])(?:dist|l2)(?![a-z])", re.I)
-_PATH = re.compile(r"[/\\\\:|]")
+MOST_MISSING = 0.1  # share of queries that may fail, be missing or have misspelled ids before scores say little
 Why = Literal["near", "corpus-gold", "corpus-run", "forms", "chance", "queries"]
 How = Literal["written", "prefix"]
-
-
-class NearPair(msgspec.Struct, frozen=True):
-    """A gold item that was not found, and a hit of its query with nearly the same id."""
-
-    gold: str
-    run: str
-
-
-class SeenNames(msgspec.Struct):
-    """What some slices of a run show about its ids; slices are added up."""
-
-    shared: bool = False  # whether a relevant gold item is among the hits of any query
-    documents: bool = False  # or one of their documents
-    queries: int = 0  # with hits and relevant gold
-    hits: int = 0  # of these queries
-    first: str | None = None  # an id of the run
-    sample: dict[int, str] = {}  # hash → id, of some of the different ids, while nothing is shared
-    near: int = 0
-    pairs: list[NearPair] = []
-    prefixes: dict[str, int] = {}  # "run kb/" or "gold kb/" → pairs that differ only in this prefix
-    prefix_pairs: dict[str, NearPair] = {}
-
-    def add(self, other: SeenNames) -> None:
-        self.shared |= other.shared
-        self.documents |= other.documents
-        self.queries += other.queries
-        self.hits += other.hits
-        self.first = self.first or other.first
-        self.sample = lowest(self.sample | other.sample)
-        self.near += other.near
-        self.pairs = [*self.pairs, *other.pairs][:3]
-        self.prefixes = dict(Counter(self.prefixes) + Counter(other.prefixes))
-        self.prefix_pairs = other.prefix_pairs | self.prefix_pairs
 
 
 class SeenScores(msgspec.Struct):
@@ -85,6 +47,8 @@ class SeenScores(msgspec.Struct):
     chance: float = 0.0  # log probability that randomly ordered lists would all rise
     distances: int = 0  # queries ordered by a field that is named like a distance
     field: str | None = None  # its name
+    listed: int = 0  # queries in list order, whose hits have such a field and no score
+    listed_falls: bool = False  # and it does not rise down the lists
     filled: int = 0  # queries with hits
     rows: int = 0  # queries from rows of a table with neither rank nor score
     scattered: int = 0  # those whose rows are not adjacent
@@ -94,133 +58,10 @@ class SeenScores(msgspec.Struct):
 
     def add(self, other: SeenScores) -> None:
         for name in self.__struct_fields__:
-            if name != "field":
+            if name not in ("field", "listed_falls"):
                 setattr(self, name, getattr(self, name) + getattr(other, name))
         self.field = self.field or other.field
-
-
-def lowest(sample: dict[int, str]) -> dict[int, str]:
-    return sample if len(sample) <= _KEPT else {key: sample[key] for key in sorted(sample)[:_KEPT]}
-
-
-class NameWatch:
-    """Checks the ids of one system's hits. Cheap once a relevant item was found."""
-
-    def __init__(self, gold: Gold, rule: DocRule, every: int = 1) -> None:
-        """`every`: check one in this many queries for other spellings of ids."""
-        self._gold, self._rule, self._every = gold, rule, every
-        self._found = False
-        self._wanted: set[str] = set()
-        self._documents: set[str] = set()
-
-    def look(self, judged: Judged, hits: Hits) -> SeenNames:
-        """`hits`: as returned, since filtered hits have ids as well."""
-        seen = SeenNames(shared=self._found)
-        if hits.offsets[-1]:
-            self._look_near(judged, seen)
-        if self._found or not hits.offsets[-1]:
-            return seen
-        if (judged.hit_grade > 0).any():
-            self._found = seen.shared = True
-            return seen
-        self._look_closely(judged, hits, seen)
-        return seen
-
-    def _look_closely(self, judged: Judged, hits: Hits, seen: SeenNames) -> None:
-        if not self._wanted:
-            self._wanted, self._documents = relevant_names(self._gold, self._rule)
-        ids, said = as_list(hits.ids), None if hits.docs is None else as_list(hits.docs)
-        docs = [self._rule.doc(item) for item in ids]
-        docs = docs if said is None else [one or other for one, other in zip(said, docs, strict=True)]
-        seen.documents = not self._documents.isdisjoint(docs)
-        seen.shared = not (self._wanted.isdisjoint(ids) and self._wanted.isdisjoint(docs))
-        self._found = seen.shared
-        counts = judged.depth[judged.relevant(None) > 0]
-        seen.queries, seen.hits = int((counts > 0).sum()), int(counts.sum())
-        seen.first = ids[0]
-        seen.sample = lowest({zlib.crc32(item.encode("utf-8", "replace")): item for item in set(ids)})
-
-    def _look_near(self, judged: Judged, seen: SeenNames) -> None:
-        """Gold items that were not found, while a hit of the same query has nearly the same id."""
-        gold, hits = self._gold, judged.hits
-        assert hits is not None
-        items = gold.items_of(judged.queries)
-        wanted = gold.grades[items] > 0
-        if judged.hit_item is not None:
-            wanted &= ~np.isin(items, judged.hit_item)
-        sizes = gold.offsets[judged.queries + 1] - gold.offsets[judged.queries]
-        owner = np.repeat(np.arange(judged.n), sizes)[wanted]
-        items, starts = items[wanted], np.searchsorted(owner, np.arange(judged.n + 1))
-        whole = _ListText.of(hits, slice(0, len(hits.ids))) if self._every == 1 else None
-        for at in np.flatnonzero((np.diff(starts) > 0) & (judged.depth > 0)).tolist():
-            name = gold.queries[judged.queries[at]]
-            if self._every > 1 and zlib.crc32(name.encode("utf-8", "replace")) % self._every:
-                continue
-            rows = slice(int(hits.offsets[at]), int(min(hits.offsets[at + 1], hits.offsets[at] + _DEEP)))
-            text = whole if self._every == 1 else _ListText.of(hits, rows)
-            named = take_list(gold.items, items[starts[at] : starts[at + 1]])
-            # Ids are checked one by one only if the end of a document's name occurs somewhere in the list.
-            keys = dict(zip(named, normal_ids(named, self._rule), strict=True))
-            likely = [item for item, key in keys.items() if text is None or text.has(self._end(key), rows)]
-            self._compare(likely, keys, hits, rows, seen)
-
-    def _compare(self, likely: list[str], keys: dict[str, str], hits: Hits, rows: slice, seen: SeenNames) -> None:
-        if not likely:
-            return
-        ids = take_list(hits.ids, np.arange(rows.start, rows.stop))
-        known = dict(zip(reversed(normal_ids(ids, self._rule)), reversed(ids), strict=True))
-        for item in likely:
-            key = keys[item]
-            if key not in known:
-                self._compare_ends(item, key, known, seen)
-            elif known[key] != item:
-                seen.near += 1
-                seen.pairs = [*seen.pairs, NearPair(item, known[key])][:3]
-
-    def _end(self, key: str) -> bytes:
-        """The part that both ids share if they differ only in a prefix or an extension."""
-        return _PATH.split(self._rule.doc(key))[-1].encode("utf-8", "replace")
-
-    def _compare_ends(self, item: str, key: str, known: dict[str, str], seen: SeenNames) -> None:
-        for other, hit in known.items():
-            side, longer, shorter = ("run", other, key) if len(other) > len(key) else ("gold", key, other)
-            if longer.endswith(shorter) and re.search(r"\W$|_$|[^\W\d_]$", longer[: -len(shorter)]):
-                name = f"{side} {longer[: -len(shorter)]}"
-                seen.prefixes[name] = seen.prefixes.get(name, 0) + 1
-                seen.prefix_pairs.setdefault(name, NearPair(item, hit))
-
-
-class _ListText:
-    """The ids of a slice in lower case, concatenated, so that one search covers a whole list."""
-
-    def __init__(self, text: bytes, first: int, width: int, ends: list[int]) -> None:
-        self._text, self._first, self._width, self._ends = text, first, width, ends
-
-    @classmethod
-    def of(cls, hits: Hits, rows: slice) -> _ListText | None:
-        """None where ids need a closer check: letters beyond ASCII, or white space."""
-        if isinstance(hits.ids, np.ndarray):
-            text, width, ends = hits.ids[rows].tobytes(), hits.ids.itemsize, list[int]()
-        else:
-            ids = take_list(hits.ids, np.arange(rows.start, rows.stop))
-            text, width = "\0".join(ids).encode("utf-8", "replace"), 0
-            ends = np.append(0, np.cumsum([len(item) + 1 for item in ids])).tolist()
-        plain = text.isascii() and not any(space in text for space in (b" ", b"\t", b"\n", b"\r", b"\x0b", b"\x0c"))
-        return cls(text.lower(), rows.start, width, ends) if plain else None
-
-    def has(self, end: bytes, rows: slice) -> bool:
-        at, stop = rows.start - self._first, rows.stop - self._first
-        at, stop = (at * self._width, stop * self._width) if self._width else (self._ends[at], self._ends[stop])
-        return self._text.find(end, at, stop) >= 0
-
-
-def relevant_names(gold: Gold, rule: DocRule) -> tuple[set[str], set[str]]:
-    """Ids of the relevant items and of their documents."""
-    rows = np.flatnonzero(gold.grades > 0).tolist()
-    ids = [gold.ids[row] for row in rows]
-    passages = [gold.passages[row] for row in rows] if gold.passages else [None] * len(rows)
-    pairs = zip(ids, passages, strict=True)
-    return set(ids), {rule.doc(item) if p is None or p.doc is None else p.doc for item, p in pairs}
+        self.listed_falls |= other.listed_falls
 
 
 class IdMismatch(msgspec.Struct, frozen=True):
@@ -242,6 +83,8 @@ class NearIds(msgspec.Struct, frozen=True):
     how: How
     examples: list[NearPair]
     prefix: str | None = None
+    share: float = 0.0  # of the queries with relevant gold that have such an item; 0 where only a prefix differs
+    document_share: float = 0.0  # the same for document ids
 
 
 class RisingScores(msgspec.Struct, frozen=True):
@@ -250,6 +93,7 @@ class RisingScores(msgspec.Struct, frozen=True):
     queries: int
     of: int
     field: str | None = None  # the file's name for scores, where that is the evidence
+    listed: bool = False  # the field is not read as a score: the order of the lists counts
 
 
 class RowOrder(msgspec.Struct, frozen=True):
@@ -277,11 +121,15 @@ class Doubts(msgspec.Struct, frozen=True):
         """Whether there is a reason to distrust the scores. Rows without rank and score are only a note."""
         return any((self.ids, self.near, self.scores, self.order and self.order.sure))
 
-    def about(self, metric: Metric) -> Literal["ids", "scores", "order"] | None:
-        """The reason why a metric is meaningless, if any."""
+    def about(self, metric: Metric, most: float = MOST_MISSING) -> Literal["ids", "near", "scores", "order"] | None:
+        """The reason why a metric is meaningless, if any. `most`: the share of queries that may have misspelled ids."""
         differ = self.ids is not None and self.ids.sure and (level_of(metric) == "chunk" or not self.ids.documents)
         if differ and "ids" in metric.rests_on:
             return "ids"
+        if self.near is not None and "ids" in metric.rests_on:
+            near = self.near.share if level_of(metric) == "chunk" else self.near.document_share
+            if near > most:
+                return "near"
         if "order" not in metric.rests_on:
             return None
         if self.order is not None and self.order.sure:
@@ -294,12 +142,14 @@ def judge_doubts(
 ) -> Doubts:
     """The conclusions from the evidence of a whole run; also counted in the audit."""
     rule = DocRule(rules.doc_of)
-    near = _near(names)
+    near = None if rules.normalize_ids else _near(names, gold, rule)
     if near is not None:
         audit.count("near_ids", near.count, (f"gold {pair.gold}, run {pair.run}" for pair in near.examples))
     rising = _rising(scores) if rules.scores is None else None
-    if rising is not None:
+    if rising is not None and not rising.listed:
         audit.count("rising_scores" if rising.field is None else "distance_scores", rising.queries)
+    if scores.listed and not scores.listed_falls:
+        audit.count("listed_distances", scores.listed)
     order = _row_order(scores) if rules.scores is None else None
     if order is not None and order.sure:
         audit.count("rows_by_id" if order.why == "by-id" else "rows_scattered", order.queries)
@@ -307,9 +157,10 @@ def judge_doubts(
     return Doubts(mismatch, near, rising, order)
 
 
-def _near(names: SeenNames) -> NearIds | None:
-    if names.near:
-        return NearIds(names.near, "written", names.pairs)
+def _near(names: SeenNames, gold: Gold, rule: DocRule) -> NearIds | None:
+    if names.near > names.loose or (names.loose and can_be_loose(gold.ids, rule)):
+        shares = [min(n / max(names.answerable, 1), 1.0) for n in (names.near_queries, names.near_documents)]
+        return NearIds(names.near, "written", names.pairs, None, *shares)
     name = max(names.prefixes, key=lambda one: (names.prefixes[one], one), default=None)
     if name is None or names.prefixes[name] < _SAME_PREFIX:
         return None
@@ -318,6 +169,8 @@ def _near(names: SeenNames) -> NearIds | None:
 
 def _rising(scores: SeenScores) -> RisingScores | None:
     """If nearly all lists rise and random lists would not, or if the scores are named like distances."""
+    if scores.listed:
+        return RisingScores(scores.listed, scores.filled, scores.field, listed=True) if scores.listed_falls else None
     if scores.field is not None:
         return RisingScores(scores.distances, scores.filled, scores.field)
     whole = scores.rising + scores.others
@@ -402,7 +255,7 @@ def _why(
 
 def _different(sample: dict[int, str]) -> float:
     """How many different ids there are, estimated from those with the lowest hashes."""
-    return len(sample) if len(sample) < _KEPT else (_KEPT - 1) * 2**32 / max(max(sample), 1)
+    return len(sample) if len(sample) < KEPT else (KEPT - 1) * 2**32 / max(max(sample), 1)
 
 
 def _other_forms(wanted: set[str], ids: list[str], rule: DocRule) -> bool:
@@ -429,7 +282,10 @@ def seen_scores(hits: Hits) -> SeenScores:
     rising, others, distinct = score_slopes(hits)
     seen = SeenScores(rising, others, -float(sum(lgamma(n + 1) for n in distinct)))
     seen.filled = int((np.diff(hits.offsets) > 0).sum())
-    if hits.score_field is not None and _DISTANCE.search(hits.score_field):
+    if hits.distance_field is not None:
+        seen.listed, seen.listed_falls = int(listed_only(hits).sum()), not hits.distances_rise
+        seen.field = hits.distance_field if seen.listed else None
+    elif hits.score_field is not None and DISTANCE.search(hits.score_field):
         seen.distances = int(score_decides(hits).sum())
         seen.field = hits.score_field if seen.distances else None
     if hits.rowwise:

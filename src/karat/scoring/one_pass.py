@@ -16,12 +16,13 @@ from karat.data.hits import Hits, Run
 from karat.data.ids import DocRule, Floats, Hashes, Ints, take
 from karat.errors import InputError
 from karat.scoring.dates import OddVersion, odd_versions
-from karat.scoring.doubts import NameWatch, SeenNames, SeenScores, seen_scores
+from karat.scoring.doubts import SeenScores, seen_scores
 from karat.scoring.judge import judge
 from karat.scoring.judged import Judged, Rules
 from karat.scoring.list_hashes import DEPTHS, list_hashes
 from karat.scoring.metrics.base import INFINITE, Metric
 from karat.scoring.metrics.evidence import LOOKED, Covering
+from karat.scoring.name_watch import NameWatch, SeenNames
 from karat.scoring.overlap import ReturnedNames
 from karat.scoring.sources import SOURCES, returned_sources
 from karat.scoring.table import TablePart

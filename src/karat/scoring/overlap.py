@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from karat.data.audit import Audit
@@ -30,6 +31,19 @@ from karat.data.packed_ids import pack
 from karat.scoring.judged import Judged
 from karat.scoring.metrics.base import Metric
 
+# Metrics that only look at what was found, so that empty places change nothing.
+_WITHOUT_PLACES = {
+    "recall",
+    "wrecall",
+    "hit",
+    "miss",
+    "mrr",
+    "complete",
+    "evidence_recall",
+    "evidence_hit",
+    "evidence_mrr",
+}
+
 
 def count_missing(gold: Gold, missing: Ints, audit: Audit, code: str = "missing_queries") -> None:
     """Queries that the run lacks; those without an answer are counted separately, since they cannot fail."""
@@ -44,6 +58,13 @@ def count_short_lists(metrics: Iterable[Metric], judged: Judged, audit: Audit) -
     if limits:
         short = np.flatnonzero((judged.depth > 0) & (judged.depth < np.max(limits, axis=0)))
         audit.count("short_lists", len(short), (judged.gold.queries[i] for i in judged.queries[short[:3]]))
+
+
+def count_beyond(metrics: Iterable[Metric], longest: int, audit: Audit) -> None:
+    """Metrics with a cutoff beyond the longest list."""
+    beyond = [m for m in metrics if m.k is not None and m.k > longest > 0 and m.rests_on]
+    same = {m: f"{m} equals {msgspec.structs.replace(m, k=longest)}" for m in beyond if m.name in _WITHOUT_PLACES}
+    audit.count("beyond_lists", len(beyond), (same.get(m, f"{m}: at most {longest} hits") for m in beyond))
 
 
 class ThereFlags(NamedTuple):

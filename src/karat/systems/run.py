@@ -121,6 +121,11 @@ def run_retriever(
         log.close()
     log.sort()
     earlier = [f"{counted(log.failed)} failed in an earlier attempt; retry with --retry-failed"] if log.failed else []
+    if log.other_code:
+        earlier.append(
+            f"{counted(log.other_code)} answered by an earlier version of the code. The log mixes two versions; each "
+            "line names its own. To use one version for all queries, run the command with --overwrite"
+        )
     return Finished(
         run=log.records if output is None else str(output),
         system=named,
@@ -319,6 +324,7 @@ class _Records:
         self.done: set[str] = set()  # queries of an earlier attempt
         self.failed = 0  # of them
         self.first_error: str | None = None  # of them
+        self.other_code = 0  # of them, answered by an earlier version of the code
         self.records: list[dict[str, Any]] = []
 
     def write(self, record: dict[str, Any]) -> None:
@@ -351,7 +357,7 @@ class RunFile(_Records):
             lines = self._file.lines()
         except NotContinued:
             raise self._refusal("it is not a run log") from None
-        checked = list(map(self._checked, lines))
+        checked = [self._checked(line, retry) for line in lines]
         kept = {query: line for query, line, error in checked if error is None or not retry}
         self.done: set[str] = set(kept)
         errors = [] if retry else [(query, error) for query, _, error in checked if error is not None]
@@ -362,25 +368,30 @@ class RunFile(_Records):
         self._waiting: list[bytes] = []
         self._written = time.monotonic()
 
-    def _checked(self, line: bytes) -> tuple[str, bytes, str | None]:
-        """Return the query of a line, the line, and its error."""
+    def _checked(self, line: bytes, retry: bool) -> tuple[str, bytes, str | None]:
+        """Return the query of a line, the line, and its error. `retry`: the code may have changed since, because
+        failed queries are asked again after a repair."""
         try:
             found = msgspec.json.decode(line)
             query = found["query_id"]
         except (*DECODE_ERRORS, TypeError, KeyError):
             raise self._refusal("it is not a run log") from None
-        for name, value in self._settings.items():
-            if found.get(name) != value:
-                was, now = shorten(_json(found.get(name)), 120), shorten(_json(value), 120)
-                raise self._refusal(f"its `{name}` is {was}, this run's is {now}")
+        error = found.get("error")
+        differ = {name: value for name, value in self._settings.items() if found.get(name) != value}
+        only_code = all(_without_code(found.get(name)) == _without_code(value) for name, value in differ.items())
+        if differ and not (only_code and retry):
+            name, value = next(iter(differ.items()))
+            was, now = shorten(_json(found.get(name)), 120), shorten(_json(value), 120)
+            more = "; --retry-failed keeps the answers and asks only the failed queries again" if only_code else ""
+            raise self._refusal(f"its `{name}` is {was}, this run's is {now}", more)
+        self.other_code += bool(differ) and error is None
         if self._texts.get(query) != found.get("query"):
             raise self._refusal(f"the text of query {shorten(query, 40)!r} differs from this set of queries")
-        error = found.get("error")
         return query, line, None if error is None else shorten(error, 300)
 
-    def _refusal(self, why: str) -> ConfigError:
+    def _refusal(self, why: str, more: str = "") -> ConfigError:
         what = f"this file cannot be continued: {why}"
-        hint = "start again with --overwrite, or choose another file with -o"
+        hint = f"start again with --overwrite, or choose another file with -o{more}"
         return ConfigError(what, code="not-continued", file=str(self._path), hint=hint)
 
     def write(self, record: dict[str, Any]) -> None:
@@ -409,6 +420,13 @@ class RunFile(_Records):
 
 class _Named(msgspec.Struct):
     query_id: str
+
+
+def _without_code(value: Any) -> Any:
+    """Settings without the hashes of the code that they name."""
+    if isinstance(value, dict):
+        return {name: _without_code(inner) for name, inner in value.items() if name != "code"}
+    return [_without_code(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _json(value: Any) -> str:

@@ -28,15 +28,15 @@ class Findings(ReportSection):
     page_order: ClassVar[int | None] = 6
 
     def blocks(self, result: Result) -> list[Block]:
-        return finding_blocks(result.findings) if result.findings else _no_finding(result)
+        return finding_blocks(result.diagnosis) if result.diagnosis else _no_finding(result)
 
     def full_blocks(self, result: Result) -> list[Block]:
         """Empty if there are no findings: the glance says so."""
-        return linked_findings((result.findings, ()))
+        return linked_findings((result.diagnosis, ()))
 
     def short_blocks(self, result: Result) -> list[Block]:
         """The first findings with their evidence and the first suggestion; one line for each other."""
-        first, others = result.findings[:_CARDS], result.findings[_CARDS:]
+        first, others = result.diagnosis[:_CARDS], result.diagnosis[_CARDS:]
         if not first:
             return self.blocks(result)
         rows = [[finding.sure, finding.title] for finding in others]
@@ -96,7 +96,7 @@ class Glance(ReportSection):
 
 def what_stands_out(result: Result) -> list[Block]:
     """The findings, one line each."""
-    return finding_lines((result.findings, ()))
+    return finding_lines((result.diagnosis, ()))
 
 
 def finding_lines(*groups: tuple[Iterable[Finding], Sequence[str]]) -> list[Block]:

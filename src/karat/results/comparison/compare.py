@@ -35,6 +35,7 @@ from karat.results.differences import SAME, Difference, Paired
 from karat.results.doubts import judgeable
 from karat.results.queries.lists import ListedHit
 from karat.results.result import Result
+from karat.results.results import names_of
 from karat.results.summary import FEW
 from karat.scoring.list_hashes import DEPTHS
 from karat.scoring.metrics.base import Metric, Relevance
@@ -103,7 +104,7 @@ class CandidateComparison(msgspec.Struct, frozen=True):
     bounds: list[BoundedDifference] = []  # how labels of unjudged hits could change the differences, if requested
     by_judge: list[Difference] = []  # with judge labels where the gold has none, if there are any
     other_lists: int | None = None  # queries whose first 20 hits differ; null if a side has no list hashes
-    invalid: list[str] = []  # metrics that are meaningless: ids do not match, or scores may be distances
+    invalid: list[str] = []  # metrics that are meaningless: ids do not match, scores may be distances, a run was down
 
     def __getitem__(self, metric: str | Metric) -> Difference:
         name = str(parse_metric(metric))
@@ -214,13 +215,6 @@ def compare_results(
     )
 
 
-def names_of(sides: Sequence[Result]) -> list[str]:
-    """Unique names of the runs: the system, plus the file if two systems have the same name."""
-    systems = [side.system or side.run for side in sides]
-    names = [s if systems.count(s) == 1 else f"{s} ({side.run})" for s, side in zip(systems, sides, strict=True)]
-    return [n if names.count(n) == 1 else f"{n} #{i}" for i, n in enumerate(names, 1)]
-
-
 def _pair(
     first: Result,
     other: Result,
@@ -235,7 +229,7 @@ def _pair(
     notes = refuse_different(first, other, force)
     paired, at, of = _paired(first, other, notes)
     shared = paired.baseline.metrics
-    kept, invalid = judgeable(shared, {"The baseline": first.doubts, "The candidate": other.doubts})
+    kept, invalid = judgeable(shared, first, other)
     notes[:0] = [note if not force else note.replace("not compared", "compared with --force", 1) for note in invalid]
     paired = paired if force else paired.of(kept)
     metrics, queries = paired.baseline.metrics, [first.queries[i] for i in at.tolist()]

@@ -10,6 +10,7 @@ from karat.results.analyses.label_health import LabelHealth, label_health
 from karat.results.diagnosis import changes, rules
 from karat.results.diagnosis.evidence import Evidence
 from karat.results.diagnosis.finding import Finding, Rule
+from karat.results.doubts import READ_FIRST
 from karat.results.summary import is_outage
 from karat.scoring.metrics.cost import Latency
 from karat.scoring.metrics.grammar import parse_metric
@@ -35,6 +36,8 @@ def diagnose(result: Result, comparison: Comparison | None = None) -> list[Findi
 
 def findings_of(result: Result) -> list[Finding]:
     """What stands out in one result. If metrics were named, only those are checked."""
+    if result.known is not None and result.known.findings is not None:
+        return [found for found in result.known.findings if found.code not in READ_FIRST]
     background = result.measure(result.background).values
     if background:
         background = background | {str(Latency(stage=stage)): times for stage, times in result.stages.items()}

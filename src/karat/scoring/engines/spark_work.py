@@ -17,7 +17,8 @@ from karat.errors import InputError, KaratError
 from karat.formats.layout import LISTS, Layout
 from karat.formats.parquet import joined, streamed, whole_queries
 from karat.formats.run_log import RunLog
-from karat.scoring.doubts import SeenNames, SeenScores
+from karat.scoring.doubts import SeenScores
+from karat.scoring.name_watch import SeenNames
 from karat.scoring.one_pass import Golds, Kernel, Part, PassRequest
 from karat.scoring.table import TablePart
 from karat.scoring.unjudged import OpenPart

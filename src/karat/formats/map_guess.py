@@ -1,0 +1,212 @@
+"""Guesses a field map from the names and values of a file's fields, for the user to paste."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from karat.formats.field_map import ENTRY, LISTS, FileKind, is_text
+
+# Usual names of fields, the likeliest first.
+_USUAL: dict[str, tuple[str, ...]] = {
+    "query_id": (
+        "query_id",
+        "qid",
+        "queryid",
+        "question_id",
+        "request_id",
+        "sample_id",
+        "topic_id",
+        "topic",
+        "id",
+        "request",
+    ),
+    "query": ("query", "question", "input", "user_input", "prompt", "search", "q", "text"),
+    "topk": (
+        *("topk", "results", "hits", "retrieved", "retrieved_contexts", "matches", "documents", "docs", "chunks"),
+        *("passages", "contexts", "retrieved_docs", "retrieved_ids", "source_nodes"),
+    ),
+    "evidence": ("evidence", "reference_contexts", "gold_contexts", "ground_truth_contexts", "quotes"),
+    "answer": ("reference", "ground_truth", "reference_answer", "expected_answer", "gold_answer"),
+    "gold": (
+        "gold",
+        "relevant",
+        "relevant_ids",
+        "gold_ids",
+        "expected",
+        "positives",
+        "answers",
+        "ground_truth",
+        "labels",
+    ),
+    "chunk_id": (
+        "chunk_id",
+        "_id",
+        "id",
+        "chunk",
+        "passage_id",
+        "passage",
+        "docno",
+        "docid",
+        "doc",
+        "document",
+        "uid",
+        "key",
+        "doc_id",
+        "document_id",
+    ),
+    "doc_id": ("doc_id", "document_id"),
+    "score": ("score", "_score", "similarity", "sim", "distance", "relevance_score", "rerank_score"),
+    "rank": ("rank", "position", "place"),
+    "text": ("text", "content", "body", "page_content", "passage_text", "snippet"),
+    "title": ("title", "heading", "name", "subject"),
+    "grade": ("grade", "relevance", "rel", "label", "gain"),
+    "latency_ms": ("latency_ms", "took_ms", "latency", "took", "elapsed_ms", "duration_ms", "time_ms"),
+}
+# Words in longer names that have the same meaning, the likeliest first.
+_WORDS: dict[str, tuple[str, ...]] = {
+    "query": ("query", "question", "prompt", "search", "utterance"),
+    "query_id": ("query", "question", "qid", "request", "topic", "search", "prompt", "case", "sample", "q"),
+    "chunk_id": (
+        *("chunk", "passage", "document", "doc", "docid", "pid", "node", "result", "hit", "context", "article"),
+        *("item", "page", "file", "url", "source", "retrieved", "d"),
+    ),
+    "score": ("score", "similarity", "sim", "cosine", "confidence", "distance", "dist", "relevance", "s"),
+    "rank": ("rank", "position", "pos", "order"),
+    "grade": ("grade", "relevance", "relevant", "rel", "label", "judgement"),
+}
+_ID = 100  # maximum length of an id
+_NEEDED: dict[FileKind, tuple[str, ...]] = {
+    "run": ("query_id", "topk", "chunk_id", "score", "rank", "text", "latency_ms"),
+    "gold": ("query_id", "query", "gold", "chunk_id", "grade", "evidence", "answer"),
+    "corpus": ("chunk_id", "title", "text"),
+    "queries": ("query_id", "query"),
+}
+
+
+def suggested_map(kind: FileKind, record: Any) -> str | None:
+    """A map to paste, `query_id=id,topk=results`, guessed from the names and types of a record's fields."""
+    if not isinstance(record, Mapping):
+        return None
+    found: dict[str, str] = {}
+    fields = dict(flattened(record))
+    listed = _first_list(kind, fields)
+    inner: dict[str, Any] = {}
+    if listed is not None:
+        found[LISTS[kind][0]] = listed
+        entry = next((one for one in fields[listed] if isinstance(one, Mapping)), None)
+        inner = {} if entry is None else dict(flattened(entry))
+    for role in _NEEDED[kind]:
+        if role in LISTS[kind]:
+            continue
+        among = inner if role in ENTRY[kind] and listed is not None else fields
+        taken = {*found.values()} if among is fields else set()
+        name = _named(role, among, taken) or (_worded(role, among, taken) if kind in ("run", "gold") else None)
+        if name is not None and (among is inner or name != listed):
+            found[role] = name
+    if kind in ("run", "gold") and "query_id" not in found:
+        text = found.pop("query", None) or _named("query", fields, {*found.values()})
+        found |= {} if text is None else {"query_id": text}
+    if kind in ("run", "gold") and listed is None and not {"evidence", "answer"} & found.keys():
+        _guess_places(kind, fields, found)
+    asked = fields.get(found.get("query_id", ""))
+    if kind == "gold" and "query" not in found and isinstance(asked, str) and " " in asked.strip():
+        found["query"] = found["query_id"]  # the question is its own id
+    needed = {"run": {"query_id"}, "gold": {"query_id"}, "corpus": {"chunk_id"}, "queries": {"query"}}[kind]
+    plain_list = listed is not None and not inner
+    if not needed <= found.keys() or (kind == "run" and "chunk_id" not in found and not plain_list):
+        return None
+    if kind == "gold" and not {"gold", "chunk_id", "evidence", "answer"} & found.keys():
+        return None
+    if kind == "corpus" and found["chunk_id"] in ("id", "_id", "doc_id"):
+        del found["chunk_id"]  # known under that name
+    order = [role for role in _NEEDED[kind] if role in found and found[role] != role]
+    return ",".join(f"{role}={found[role]}" for role in order) or None
+
+
+def flattened(record: Mapping[str, Any], before: str = "", deep: int = 3) -> Iterable[tuple[str, Any]]:
+    """Every field with its path; those of the record itself first."""
+    yield from ((before + str(name), value) for name, value in record.items() if not isinstance(value, Mapping))
+    for name, value in record.items():
+        if isinstance(value, Mapping) and deep:
+            yield from flattened(value, f"{before}{name}.", deep - 1)
+
+
+def _first_list(kind: FileKind, fields: Mapping[str, Any]) -> str | None:
+    """The field that most looks like the list of hits, or of gold items."""
+    if not LISTS[kind]:
+        return None
+    lists = [name for name, value in fields.items() if isinstance(value, list) and value]
+    if kind == "gold":  # what was retrieved is not gold, and texts are evidence
+        returned = set(map(_spelling, _USUAL["topk"]))
+        lists = [name for name in lists if _spelling(name) not in returned and not is_text(fields[name][0])]
+    usual = _named(LISTS[kind][0], {name: fields[name] for name in lists}, set())
+    objects = [name for name in lists if isinstance(fields[name][0], Mapping)]
+    if kind == "run" and usual is None and objects:
+        return objects[0]
+    return usual if usual is not None or kind == "run" else next(iter(lists), None)
+
+
+def _named(role: str, fields: Mapping[str, Any], taken: set[str]) -> str | None:
+    """The field whose name, or the end of whose path, is usual for a role."""
+    for usual in map(_spelling, _USUAL[role]):
+        for name, value in fields.items():
+            if name not in taken and _spelling(name.rpartition(".")[2]) == usual and _fits(role, value):
+                return name if "," not in name else None
+    return None
+
+
+def _worded(role: str, fields: Mapping[str, Any], taken: set[str]) -> str | None:
+    """The field with a word in its name that is usual for a role: `retrieved_doc`, `rerankScore`."""
+    for usual in _WORDS.get(role, ()):
+        for name, value in fields.items():
+            words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.rpartition(".")[2]).lower())
+            fits = usual in words and _fits(role, value)
+            fits = fits and (_is_question(words, value) if role == "query" else not _is_long(value))
+            if name not in taken and fits:
+                return name if "," not in name else None
+    return None
+
+
+def _guess_places(kind: FileKind, fields: Mapping[str, Any], found: dict[str, str]) -> None:
+    """Guesses the fields of a row whose names are unknown: the query, the item, and the ranking."""
+    flat = all(isinstance(value, (str, int, float, type(None))) and not _is_long(value) for value in fields.values())
+    left = [name for name in fields if name not in found.values() and "," not in name]
+    numbers = [name for name in left if _fits("score", fields[name])]
+    texts = [name for name in left if name not in numbers and fields[name] is not None]
+    ordered = {"score", "rank", "grade"} & found.keys()
+    lacks = [role for role in ("query_id", "chunk_id") if role not in found]
+    if not flat or len(texts) < len(lacks) or not (numbers or ordered or len(fields) == 2):
+        return
+    found |= dict(zip(lacks, texts, strict=False))
+    if numbers and not ordered:
+        whole = str(fields[numbers[0]]).strip() in ("0", "1")
+        found["grade" if kind == "gold" else "rank" if whole else "score"] = numbers[0]
+
+
+def _is_question(words: list[str], value: Any) -> bool:
+    """Whether a field has the text of a query, not a name or a property of it."""
+    return isinstance(value, str) and " " in value.strip() and not {"id", "type", "date", "lang"} & {*words}
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, str) and len(value) > _ID
+
+
+def _spelling(name: str) -> str:
+    """`query_id`, `Query ID`, `query-id` and `queryId` are the same name."""
+    return re.sub(r"[\s_-]+", "", name.lower())
+
+
+_NUMBER = re.compile(r"\s*[-+]?\d*[.,]?\d+(?:e[-+]?\d+)?\s*", re.I)
+
+
+def _fits(role: str, value: Any) -> bool:
+    if role in ("topk", "gold"):
+        return isinstance(value, list) or (role == "gold" and not is_text(value))
+    if role == "evidence":
+        return is_text(value[0] if isinstance(value, list) and value else value)
+    if role in ("score", "rank", "grade", "latency_ms"):
+        return isinstance(value, (int, float)) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
+    return isinstance(value, (str, int)) and not isinstance(value, bool)

@@ -1,0 +1,202 @@
+"""Watches the ids of a run while it is read: does any hit have an id of the gold set, or nearly one?
+
+Evidence is collected slice by slice and added up. `judge_doubts` draws the conclusions.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+
+import msgspec
+import numpy as np
+
+from karat.data.gold import Gold
+from karat.data.hits import Hits
+from karat.data.ids import DocRule, as_list, take_list
+from karat.data.normal_ids import can_be_loose, loose_id, normal_ids
+from karat.scoring.judged import Judged
+
+KEPT = 1024  # ids sampled from a run: those with the lowest hashes, whatever the order of slices
+_DEEP = 100  # hits of a query that are searched for other spellings of ids
+LOOKED = 300  # approximate number of queries that are searched
+_PATH = re.compile(r"[/\\\\:|]")
+
+
+class NearPair(msgspec.Struct, frozen=True):
+    """A gold item that was not found, and a hit of its query with nearly the same id."""
+
+    gold: str
+    run: str
+
+
+class SeenNames(msgspec.Struct):
+    """What some slices of a run show about its ids; slices are added up."""
+
+    shared: bool = False  # whether a relevant gold item is among the hits of any query
+    documents: bool = False  # or one of their documents
+    queries: int = 0  # with hits and relevant gold
+    hits: int = 0  # of these queries
+    first: str | None = None  # an id of the run
+    sample: dict[int, str] = {}  # hash → id, of some of the different ids, while nothing is shared
+    answerable: int = 0  # queries with relevant gold
+    near: int = 0  # gold items that a hit of the query has in another spelling
+    near_queries: int = 0  # queries with such items, as estimated from those that were searched
+    near_documents: int = 0  # those in which the document id is spelled differently, too
+    pairs: list[NearPair] = []
+    loose: int = 0  # of the near ones, those that also differ in `-`, `_` or white space
+    prefixes: dict[str, int] = {}  # "run kb/" or "gold kb/" → pairs that differ only in this prefix
+    prefix_pairs: dict[str, NearPair] = {}
+
+    def add(self, other: SeenNames) -> None:
+        self.shared |= other.shared
+        self.documents |= other.documents
+        self.queries += other.queries
+        self.hits += other.hits
+        self.first = self.first or other.first
+        self.sample = lowest(self.sample | other.sample)
+        for name in ("answerable", "near", "near_queries", "near_documents", "loose"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.pairs = [*self.pairs, *other.pairs][:3]
+        self.prefixes = dict(Counter(self.prefixes) + Counter(other.prefixes))
+        self.prefix_pairs = other.prefix_pairs | self.prefix_pairs
+
+
+def lowest(sample: dict[int, str]) -> dict[int, str]:
+    return sample if len(sample) <= KEPT else {key: sample[key] for key in sorted(sample)[:KEPT]}
+
+
+class NameWatch:
+    """Checks the ids of one system's hits. Cheap once a relevant item was found."""
+
+    def __init__(self, gold: Gold, rule: DocRule, every: int = 1) -> None:
+        """`every`: check one in this many queries for other spellings of ids."""
+        self._gold, self._rule, self._every = gold, rule, every
+        self._found = False
+        self._wanted: set[str] = set()
+        self._documents: set[str] = set()
+
+    def look(self, judged: Judged, hits: Hits) -> SeenNames:
+        """`hits`: as returned, since filtered hits have ids as well."""
+        seen = SeenNames(shared=self._found)
+        if hits.offsets[-1]:
+            self._look_near(judged, seen)
+        if self._found or not hits.offsets[-1]:
+            return seen
+        if (judged.hit_grade > 0).any():
+            self._found = seen.shared = True
+            return seen
+        self._look_closely(judged, hits, seen)
+        return seen
+
+    def _look_closely(self, judged: Judged, hits: Hits, seen: SeenNames) -> None:
+        if not self._wanted:
+            self._wanted, self._documents = relevant_names(self._gold, self._rule)
+        ids, said = as_list(hits.ids), None if hits.docs is None else as_list(hits.docs)
+        docs = [self._rule.doc(item) for item in ids]
+        docs = docs if said is None else [one or other for one, other in zip(said, docs, strict=True)]
+        seen.documents = not self._documents.isdisjoint(docs)
+        seen.shared = not (self._wanted.isdisjoint(ids) and self._wanted.isdisjoint(docs))
+        self._found = seen.shared
+        counts = judged.depth[judged.relevant(None) > 0]
+        seen.queries, seen.hits = int((counts > 0).sum()), int(counts.sum())
+        seen.first = ids[0]
+        seen.sample = lowest({zlib.crc32(item.encode("utf-8", "replace")): item for item in set(ids)})
+
+    def _look_near(self, judged: Judged, seen: SeenNames) -> None:
+        """Gold items that were not found, while a hit of the same query has nearly the same id."""
+        gold, hits = self._gold, judged.hits
+        assert hits is not None
+        items = gold.items_of(judged.queries)
+        wanted = gold.grades[items] > 0
+        if judged.hit_item is not None:
+            wanted &= ~np.isin(items, judged.hit_item)
+        seen.answerable = int((judged.relevant(None) > 0).sum())
+        sizes = gold.offsets[judged.queries + 1] - gold.offsets[judged.queries]
+        owner = np.repeat(np.arange(judged.n), sizes)[wanted]
+        items, starts = items[wanted], np.searchsorted(owner, np.arange(judged.n + 1))
+        whole = _ListText.of(hits, slice(0, len(hits.ids))) if self._every == 1 else None
+        for at in np.flatnonzero((np.diff(starts) > 0) & (judged.depth > 0)).tolist():
+            name = gold.queries[judged.queries[at]]
+            if self._every > 1 and zlib.crc32(name.encode("utf-8", "replace")) % self._every:
+                continue
+            rows = slice(int(hits.offsets[at]), int(min(hits.offsets[at + 1], hits.offsets[at] + _DEEP)))
+            text = whole if self._every == 1 else _ListText.of(hits, rows)
+            named = take_list(gold.items, items[starts[at] : starts[at + 1]])
+            # Ids are checked one by one only if the end of a document's name occurs somewhere in the list.
+            keys = dict(zip(named, normal_ids(named, self._rule), strict=True))
+            likely = [item for item, key in keys.items() if text is None or text.has(self._end(key), rows)]
+            self._compare(likely, keys, hits, rows, seen)
+
+    def _compare(self, likely: list[str], keys: dict[str, str], hits: Hits, rows: slice, seen: SeenNames) -> None:
+        if not likely:
+            return
+        ids = take_list(hits.ids, np.arange(rows.start, rows.stop))
+        known = dict(zip(reversed(normal_ids(ids, self._rule)), reversed(ids), strict=True))
+        loose: dict[str, str] | None = None
+        near: list[NearPair] = []
+        for item in likely:
+            key = keys[item]
+            if key in known:
+                near += [NearPair(item, known[key])] if known[key] != item else []
+                continue
+            if loose is None:
+                loose = {loose_id(other, self._rule): other for other in ids} if can_be_loose(ids, self._rule) else {}
+            other = loose.get(loose_id(item, self._rule))
+            if other is None:
+                self._compare_ends(item, key, known, seen)
+            else:
+                near.append(NearPair(item, other))
+                seen.loose += 1
+        if near:
+            seen.near += len(near)
+            seen.near_queries += self._every
+            by_document = any(self._rule.doc(pair.gold) != self._rule.doc(pair.run) for pair in near)
+            seen.near_documents += self._every if by_document else 0
+            seen.pairs = [*seen.pairs, *near][:3]
+
+    def _end(self, key: str) -> bytes:
+        """The part that both ids share if they differ only in a prefix, a separator or an extension."""
+        return _PATH.split(self._rule.doc(key))[-1].replace("-", "_").encode("utf-8", "replace")
+
+    def _compare_ends(self, item: str, key: str, known: dict[str, str], seen: SeenNames) -> None:
+        for other, hit in known.items():
+            side, longer, shorter = ("run", other, key) if len(other) > len(key) else ("gold", key, other)
+            if longer.endswith(shorter) and re.search(r"\W$|_$|[^\W\d_]$", longer[: -len(shorter)]):
+                name = f"{side} {longer[: -len(shorter)]}"
+                seen.prefixes[name] = seen.prefixes.get(name, 0) + 1
+                seen.prefix_pairs.setdefault(name, NearPair(item, hit))
+
+
+class _ListText:
+    """The ids of a slice in lower case and with `_` for `-`, concatenated, so that one search covers a whole list."""
+
+    def __init__(self, text: bytes, first: int, width: int, ends: list[int]) -> None:
+        self._text, self._first, self._width, self._ends = text, first, width, ends
+
+    @classmethod
+    def of(cls, hits: Hits, rows: slice) -> _ListText | None:
+        """None where ids need a closer check: letters beyond ASCII, or white space."""
+        if isinstance(hits.ids, np.ndarray):
+            text, width, ends = hits.ids[rows].tobytes(), hits.ids.itemsize, list[int]()
+        else:
+            ids = take_list(hits.ids, np.arange(rows.start, rows.stop))
+            text, width = "\0".join(ids).encode("utf-8", "replace"), 0
+            ends = np.append(0, np.cumsum([len(item) + 1 for item in ids])).tolist()
+        plain = text.isascii() and not any(space in text for space in (b" ", b"\t", b"\n", b"\r", b"\x0b", b"\x0c"))
+        return cls(text.lower().replace(b"-", b"_"), rows.start, width, ends) if plain else None
+
+    def has(self, end: bytes, rows: slice) -> bool:
+        at, stop = rows.start - self._first, rows.stop - self._first
+        at, stop = (at * self._width, stop * self._width) if self._width else (self._ends[at], self._ends[stop])
+        return self._text.find(end, at, stop) >= 0
+
+
+def relevant_names(gold: Gold, rule: DocRule) -> tuple[set[str], set[str]]:
+    """Ids of the relevant items and of their documents."""
+    rows = np.flatnonzero(gold.grades > 0).tolist()
+    ids = [gold.ids[row] for row in rows]
+    passages = [gold.passages[row] for row in rows] if gold.passages else [None] * len(rows)
+    pairs = zip(ids, passages, strict=True)
+    return set(ids), {rule.doc(item) if p is None or p.doc is None else p.doc for item, p in pairs}
