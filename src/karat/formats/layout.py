@@ -215,8 +215,8 @@ class CheckedTable:
             numbers, bad = pointed.cast(pl.Float64), bad.clear()
         if len(bad):
             row, got = int(bad[0]), str(values[int(bad[0])])
-            hint = f"write it with a decimal point: {got.replace(',', '.')}, or {got.replace(',', '')}"
-            hint = hint if re.fullmatch(r"[-+]?\d+,\d+", got) else None
+            clear = f"write {got.replace(',', '.')} or {got.replace(',', '')}: the comma may mean either"
+            hint = clear if re.fullmatch(r"[-+]?\d+,\d+", got) else None
             raise self.error(
                 row, column, "invalid value", code="bad-value", expected="a finite number", got=got, hint=hint
             )

@@ -216,8 +216,8 @@ def _near(found: NearIds, *, alone: bool) -> str:
 def _rising(found: RisingScores) -> str:
     if found.listed:
         return (
-            f"Hits have {_quoted(found.field or '')} and no score, and it does not rise down the lists. The order of the "
-            f"lists counts; {_BY_DISTANCE.format(found.field)}."
+            f"Hits have {_quoted(found.field or '')} and no score, and it does not rise down the lists. The order of "
+            f"the lists counts; {_BY_DISTANCE.format(found.field)}."
         )
     if found.field is not None:
         return (
