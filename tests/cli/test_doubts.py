@@ -90,7 +90,10 @@ def test_other_names_are_said_first_and_nothing_follows_from_them(
     assert found["doubts"]["ids"]["sure"]
     assert found["doubts"]["ids"]["run_id"] == other(next(iter(adi[0].values()))[0][0])
     assert found["doubts"]["ids"]["gold_id"] in next(iter(adi[1].values()))
-    assert found["findings"] == found["bands"] == []
+    assert found["bands"] == []
+    [only] = found["findings"]
+    assert (only["code"], only["sure"]) == ("unmatched_ids", "strong")
+    assert only["evidence"] in " ".join(karat_command("eval", run, "--gold", gold)[1].split())
     for more in ((), ("--brief",)):
         code, out, _ = karat_command("eval", run, "--gold", gold, *more)
         assert code == 0
@@ -270,16 +273,133 @@ def test_near_misses_are_told_and_normalized(
     assert fixed["doubts"]["near"] is None
 
 
-def test_few_near_misses_among_ids_that_match(adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call) -> None:
-    """Half of the ids are written in another way: the scores are too low, and only the audit would tell."""
+def test_half_of_the_ids_in_another_spelling_cannot_be_judged(
+    adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call
+) -> None:
     gold = write_gold(tmp_path / "gold.jsonl", adi[1], "Guide-{}.md".format)
+    right = write_run(tmp_path / "right.jsonl", adi[0], "Guide-{}.md".format)
     mixed = write_run(tmp_path / "run.jsonl", adi[0], lambda i: f"Guide-{i}.md" if int(i) % 2 else f"guide-{i}")
-    found = doubts(karat_command, mixed, gold, "-m", "recall@5")["doubts"]
-    assert found["ids"] is None
-    assert found["near"]["count"]
-    code, out, _ = karat_command("gate", mixed, "--gold", gold, "--gate", "recall@5 >= 0.99", "--json")
-    assert code == 1
-    assert "--normalize-ids" in json.loads(out)["notes"][0]
+    found = doubts(karat_command, mixed, gold, "-m", "recall@5")
+    assert found["doubts"]["ids"] is None
+    assert found["doubts"]["near"]["share"] > 0.1
+    assert [each["code"] for each in found["findings"]] == ["near_ids"]
+    assert found["bands"] == []
+    gates = ("--gate", "recall@5 >= 0.01", "--gate", "recall(level=doc)@5 >= 0.01", "--gate", "latency_p50 <= 100")
+    code, out, _ = karat_command("gate", mixed, "--gold", gold, *gates, "--json")
+    verdicts = json.loads(out)["verdicts"]
+    assert (code, [v["outcome"] for v in verdicts]) == (2, ["invalid", "invalid", "pass"])
+    assert "--normalize-ids" in verdicts[0]["reason"]
+    assert karat_command("gate", mixed, "--gold", gold, *gates, "--normalize-ids")[0] == 0
+    drop = ("--gate", "recall@5 drop <= 0.9", "--baseline")
+    assert karat_command("gate", right, "--gold", gold, *drop, mixed)[0] == 2
+    for sides in ((right, mixed), (mixed, right)):
+        code, out, _ = karat_command("compare", *sides, "--gold", gold, "-m", "recall@5,latency_p50", "--json")
+        [pair] = json.loads(out)["pairs"]
+        assert (code, pair["invalid"]) == (2, ["recall@5"])
+        assert "--normalize-ids" in pair["notes"][0]
+        assert karat_command("compare", *sides, "--gold", gold, "--normalize-ids")[0] == 0
+    _, out, _ = karat_command("eval", right, mixed, "--gold", gold, "-m", "recall@5", "--json")
+    assert [line["metrics"][0]["value"] is None for line in json.loads(out)["systems"]] == [False, True]
+    Path(tmp_path / "gates.yaml").write_text("max_missing: 1.0\ngates: [{metric: recall@5, threshold: 0.01}]\n")
+    code, out, _ = karat_command("gate", mixed, "--gold", gold, "--criteria", str(tmp_path / "gates.yaml"), "--json")
+    assert (code, "--normalize-ids" in json.loads(out)["notes"][0]) == (0, True)
+
+
+def test_few_near_misses_are_a_warning(tmp_path: Path, karat_command: Call) -> None:
+    """Up to 10 % of the queries, as with missing ones."""
+    labels = {f"q{n}": {f"doc_{n}": 1.0} for n in range(40)}
+    gold = write_gold(tmp_path / "gold.jsonl", labels)
+    for wrong, exit_code in ((4, 0), (5, 2)):
+        lists = {f"q{n}": [(f"doc_{n}.md" if n < wrong else f"doc_{n}", 1.0)] for n in range(40)}
+        run = write_run(tmp_path / "run.jsonl", lists)
+        code, out, _ = karat_command("gate", run, "--gold", gold, "--gate", "recall@5 >= 0.5", "--json")
+        assert code == exit_code
+        said = json.loads(out)["notes"] + [verdict["reason"] for verdict in json.loads(out)["verdicts"]]
+        assert any("--normalize-ids" in text for text in said)
+
+
+def test_only_chunks_in_another_spelling_leave_documents_valid(tmp_path: Path, karat_command: Call) -> None:
+    gold = write_gold(tmp_path / "gold.jsonl", {f"q{n}": {f"doc_{n}#p1": 1.0} for n in range(40)})
+    lists = {f"q{n}": [(f"doc_{n}#P1" if n % 2 else f"doc_{n}#p1", 1.0)] for n in range(40)}
+    run = write_run(tmp_path / "run.jsonl", lists)
+    gates = ("--gate", "recall@5 >= 0.4", "--gate", "recall(level=doc)@5 >= 0.4")
+    _, out, _ = karat_command("gate", run, "--gold", gold, *gates, "--json")
+    assert [v["outcome"] for v in json.loads(out)["verdicts"]] == ["invalid", "pass"]
+
+
+NAMES = ("alpha", "beta", "gamma", "delta", "eps")
+
+
+def test_case_separator_and_extension_together(tmp_path: Path, karat_command: Call) -> None:
+    """`DOC-107.md` and `doc_107`: proposed, and treated as the same."""
+    gold = write_gold(tmp_path / "gold.jsonl", {f"q{n}": {f"{NAMES[n % 5]}_{n}": 1.0} for n in range(40)})
+    lists = {f"q{n}": [(f"{NAMES[n % 5].upper()}-{n}.md", 1.0), (f"OTHER-{n}.md", 0.5)] for n in range(40)}
+    run = write_run(tmp_path / "run.jsonl", lists)
+    assert doubts(karat_command, run, gold)["doubts"]["near"]["count"] == 40
+    assert "--normalize-ids" in karat_command("eval", run, "--gold", gold)[1]
+    found = doubts(karat_command, run, gold, "-m", "recall@1", "--normalize-ids")
+    assert found["summary"][0]["mean"] == 1.0
+
+
+def test_separators_that_tell_ids_apart_are_kept(
+    tmp_path: Path, karat_command: Call, karat_refuses: Callable[..., KaratError]
+) -> None:
+    """`a-1` and `a_1` in one gold set are two items."""
+    labels = {f"q{n}": {f"{NAMES[n % 5]}_{n}": 1.0} for n in range(40)} | {"other": {"alpha-0": 1.0}}
+    gold = write_gold(tmp_path / "gold.jsonl", labels)
+    lists = {f"q{n}": [(f"{NAMES[n % 5].upper()}-{n}.md", 1.0)] for n in range(40)}
+    run = write_run(tmp_path / "run.jsonl", lists)
+    found = doubts(karat_command, run, gold)["doubts"]
+    assert (found["near"], found["ids"]["sure"]) == (None, True)
+    shown = " ".join(karat_command("eval", run, "--gold", gold)[1].split())
+    assert all(text in shown for text in ("'ALPHA-0.md'", "'alpha_0'", "--map chunk_id=FIELD", "--doc-of"))
+    both = lists | {"q0": [("ALPHA-0.md", 1.0), ("alpha_0", 0.5)]}  # or in the run
+    run = write_run(tmp_path / "run.jsonl", both)
+    found = doubts(karat_command, run, write_gold(tmp_path / "gold.jsonl", dict(list(labels.items())[:40])))
+    assert found["summary"][0]["mean"] < 1
+
+
+def test_a_run_in_list_order_with_distances(tmp_path: Path, karat_command: Call) -> None:
+    """Hits with `distance` and no score: list order counts. It is right if distances rise in it."""
+    gold = write_gold(tmp_path / "gold.jsonl", {f"q{n}": {f"d{n}": 1.0} for n in range(30)})
+    near = {f"q{n}": [{"chunk_id": f"d{n + at}", "distance": 0.1 * (at + 1)} for at in range(3)] for n in range(30)}
+    rising = lines(tmp_path / "rising.jsonl", [{"query_id": q, "topk": hits} for q, hits in near.items()])
+    falling = lines(tmp_path / "falling.jsonl", [{"query_id": q, "topk": hits[::-1]} for q, hits in near.items()])
+    gate = ("--gold", gold, "--gate", "recall@1 >= 0.9")
+    found = doubts(karat_command, rising, gold)
+    assert (found["doubts"]["scores"], audit_of(found)["listed_distances"]) == (None, 30)
+    assert karat_command("gate", rising, *gate)[0] == 0
+    found = doubts(karat_command, falling, gold)
+    assert found["doubts"]["scores"] == {"queries": 30, "of": 30, "field": "distance", "listed": True}
+    assert [each["code"] for each in found["findings"]] == ["distances"]
+    code, out, _ = karat_command("gate", falling, *gate)
+    assert (code, "--map score=distance" in " ".join(out.split())) == (2, True)
+    assert karat_command("gate", falling, *gate, "--map", "score=distance", "--scores", "lower-is-better")[0] == 0
+    assert karat_command("gate", falling, *gate, "--scores", "as-listed")[0] == 1
+
+
+def audit_of(found: dict[str, Any]) -> dict[str, int]:
+    return {entry["code"]: entry["count"] for entry in found["audit"]}
+
+
+def test_a_comparison_with_a_run_that_was_down_is_invalid(
+    adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call
+) -> None:
+    good = write_run(tmp_path / "good.jsonl", adi[0])
+    gold = write_gold(tmp_path / "gold.jsonl", adi[1])
+    some = dict(list(adi[0].items())[:5])
+    part = write_run(tmp_path / "part.jsonl", some)
+    failed = [{"query_id": q, "topk": [], "error": "timeout"} for q in adi[0] if q not in some]
+    down = lines(tmp_path / "down.jsonl", [*map(json.loads, Path(part).read_text().splitlines()), *failed])
+    asked = ("--gold", gold, "-m", "recall@5,latency_p50")
+    for sides, way in (((good, down), "--retry-failed"), ((down, good), "--retry-failed"), ((good, part), "skip")):
+        code, out, _ = karat_command("compare", *sides, *asked, "--json")
+        [pair] = json.loads(out)["pairs"]
+        assert (code, pair["invalid"]) == (2, ["recall@5"])
+        assert way in pair["notes"][0]
+        assert karat_command("compare", *sides, *asked, "--force")[0] == 0
+    assert karat_command("compare", good, part, *asked, "--missing", "skip")[0] == 0
+    assert karat_command("compare", part, good, *asked)[0] == 0  # queries that a baseline lacks are left out
 
 
 def test_items_that_are_not_near_are_left_alone(adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call) -> None:
@@ -325,8 +445,9 @@ def test_distances_are_told_and_turned(shared_data: Path, name: str, tmp_path: P
     run = write_run(tmp_path / "run.jsonl", far)
     several = [q for q, hits in far.items() if q in labels and len({s for _, s in hits}) > 1]
     found = doubts(karat_command, run, gold)
-    assert found["doubts"]["scores"] == {"queries": len(several), "of": len(several), "field": None}
-    assert found["findings"] == found["bands"] == []
+    assert found["doubts"]["scores"] == {"queries": len(several), "of": len(several), "field": None, "listed": False}
+    assert [each["code"] for each in found["findings"]] == ["distances"]
+    assert found["bands"] == []
     truth = doubts(karat_command, right, gold, "-m", "recall@5,mrr")
     for option in ("lower-is-better", "higher-is-better"):
         said = doubts(karat_command, run, gold, "-m", "recall@5,mrr", "--scores", option)

@@ -51,7 +51,7 @@ def spell(text: str, *, as_typed: bool | None = None) -> str:
 def _spell_line(line: str) -> str:
     def keyword(found: re.Match[str]) -> str:
         option, value = found[1], found[2]
-        in_code = line.count("`", 0, found.start()) % 2 == 1
+        in_code = line.count("`", 0, found.start()) % 2 == 1 or "in Python" in line
         if option not in _keywords or in_code or _COMMAND.search(line, 0, found.start()):
             return found[0]
         name, values = _keywords[option][0], _keywords[option][1]()

@@ -97,7 +97,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
                 field="gold",
                 expected="gold, evidence, answer, answer_span, no_answer or a target field",
                 hint=meant(["gold", "evidence", "answer", "topk"], extras)
-                or _likely_map(extras)
+                or _likely_map(extras, named=entry.query_id is not None)
                 or ("name the target field with --target FIELD" if extras else None),
             )
         return []
@@ -252,11 +252,11 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         }
 
 
-def _likely_map(extras: dict[str, Any]) -> str | None:
-    """A hint to paste where other fields of an entry look like gold."""
+def _likely_map(extras: dict[str, Any], *, named: bool) -> str | None:
+    """A hint to paste where other fields of an entry look like gold. `named`: the entry has a query_id."""
     from karat.formats.map_guess import suggested_map
 
-    fields = suggested_map("gold", {"query_id": "", **extras})
+    fields = suggested_map("gold", {"query_id": "", **extras} if named else extras)
     roles = {pair.partition("=")[0] for pair in (fields or "").split(",")}
     if fields is None or not {"gold", "evidence", "answer"} & roles:
         return None  # one target in its own field

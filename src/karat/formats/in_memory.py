@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 
 from karat.data.gold import Dataset, Gold
@@ -12,6 +13,7 @@ from karat.formats.base import ReadOptions
 from karat.formats.dicts import gold_from_dict, run_from_dict
 from karat.formats.gold_file import GoldReader
 from karat.formats.kinds.samples import is_output, is_sample
+from karat.formats.map_guess import suggested_map
 from karat.formats.records import decode_entries
 from karat.formats.run_log import RunLog
 from karat.formats.samples import OutputRun, gold_from_samples
@@ -24,12 +26,34 @@ def run_in_memory(run: Any, options: ReadOptions) -> Run:
     if isinstance(run, Mapping):
         return run_from_dict(run)
     if isinstance(run, list):
+        first = next(iter(run), None)
+        if isinstance(first, dict) and "query_id" in first and {"chunk_id", "doc_id"} & first.keys():
+            from karat.formats.field_map import RecordMap
+            from karat.formats.mapped import mapped_list
+
+            return mapped_list(run, RecordMap("run", {}), options, "run")  # one record per hit
+        _refuse_other_fields(first, options)
         return (OutputRun if is_output(next(iter(run), None)) else RunLog)("run", run, options.system, options.hits)
     frame = as_frame(run)
     if frame is not None:
         return FrameRun(frame, "run", options.system, layout=options.layout)
     what, expected = f"cannot read a run from {type(run).__name__}", "a path, dict, list of records, frame or Run"
     raise InputError(what, code="unreadable-object", expected=expected)
+
+
+def _refuse_other_fields(first: Any, options: ReadOptions) -> None:
+    """Raise for records with other field names, with a map that may fit."""
+    if not isinstance(first, dict) or options.hits in first or is_output(first):
+        return
+    fields = suggested_map("run", first)
+    if fields is not None:
+        raise InputError(
+            "the records have no field topk",
+            code="missing-field",
+            file="run",
+            got=", ".join(map(str, first)),
+            hint=f"map their fields: --map {quote(fields)}",
+        )
 
 
 def gold_in_memory(gold: Any, options: ReadOptions) -> Gold:

@@ -125,6 +125,19 @@ def suggested_map(kind: FileKind, record: Any) -> str | None:
     return ",".join(f"{role}={found[role]}" for role in order) or None
 
 
+def map_of_both(run: str, gold: str) -> str:
+    """One map for a run and a gold set. Where both name a field of Karat, each says which file it is for.
+
+    >>> map_of_both("query_id=id,topk=hits", "query_id=qid,gold=docs")
+    'run.query_id=id,topk=hits,gold.query_id=qid,gold=docs'
+    """
+    sides = {"run": run.split(","), "gold": gold.split(",")}
+    roles = [{pair.partition("=")[0] for pair in pairs} for pairs in sides.values()]
+    both = roles[0] & roles[1]
+    named = [(kind, pair) for kind, pairs in sides.items() for pair in pairs]
+    return ",".join(f"{kind}.{pair}" if pair.partition("=")[0] in both else pair for kind, pair in named)
+
+
 def flattened(record: Mapping[str, Any], before: str = "", deep: int = 3) -> Iterable[tuple[str, Any]]:
     """Every field with its path; those of the record itself first."""
     yield from ((before + str(name), value) for name, value in record.items() if not isinstance(value, Mapping))

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Numbered: TypeAlias = Iterator[tuple["int | None", dict[str, Any]]]
+_FIELDS = 40  # that are shown
 _SAMPLE = 100  # records used to recognise a file
 _SAYS = ("gold", "evidence", "answer", "answer_span", "no_answer", "negatives")
 _OF_ROW = ("query_id", "system", "chunk_id", "doc_id", "id", "score", "rank", "grade", *sorted(OPTIONAL_COLUMNS))
@@ -124,7 +125,9 @@ def first_fields(source: Source) -> dict[str, str]:
     elif record is None:
         record = next(iter(sample(source)), {})
     found: dict[str, str] = {}
-    for name, value in flattened(record):
+    gold = {name: value for name, value in record.items() if name == "gold"}  # its keys are ids, not fields
+    others = {name: value for name, value in record.items() if name not in gold}
+    for name, value in islice([*flattened(others), *gold.items()], _FIELDS):
         first = value[0] if isinstance(value, list) and value else None
         if isinstance(first, dict):
             found |= {f"{name}[].{inner}": _shown(one) for inner, one in flattened(first)}
@@ -142,9 +145,12 @@ def suggestion(source: Source, *kinds: FileKind) -> str | None:
     first = next(iter(sample(source)), None)
     maps = {kind: found for kind in kinds if (found := suggested_map(kind, first)) is not None}
     names = {kind: {pair.partition("=")[0] for pair in found.split(",")} for kind, found in maps.items()}
-    ordered = names.get("run", set()) | set(first or ())
-    if len(maps) > 1 and not ordered & {"topk", "score", "rank"}:
-        del maps["run"]  # bare pairs are how people write gold
+    if len(maps) > 1:
+        number = {kind: dict(pair.split("=", 1) for pair in found.split(",")) for kind, found in maps.items()}
+        either = number["gold"].get("grade") is not None and number["gold"]["grade"] == number["run"].get("score")
+        ranked = (names["run"] | set(first or ())) & {"topk", "score", "rank"}
+        if not either:  # bare pairs are how people write gold
+            del maps["gold" if ranked else "run"]
     more = {"gold": " (a grade above 0 is relevant)"} if len(maps) > 1 and "grade" in names["gold"] else {}
     texts = (
         f"if it is a {kind} file{more.get(kind, '')}, map its fields: --map {quote(m)}" for kind, m in maps.items()

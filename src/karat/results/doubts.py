@@ -247,14 +247,14 @@ _BY_DISTANCE = "to rank by it, use --map score={} and --scores lower-is-better; 
 _RANKED_BY = "If a column ranks them, name it: --map rank=COLUMN or --map score=COLUMN"
 
 
-def _incomplete(name: str, result: Result, *, missing: bool) -> str | None:
-    """Why a side says little about its retriever. `missing`: count missing queries, too; those of a baseline are left
-    out of a comparison."""
-    if not is_outage(result.audit, len(result.rows), missing=missing):
-        return None
+def _incomplete(name: str, result: Result, absent: int, queries: int) -> str | None:
+    """Why a side says little about its retriever. `absent`: queries that count as failed because they are missing."""
     failed = result.audit["failed_queries"]
+    if failed + absent <= MOST_MISSING * max(queries - result.audit["no_answer_queries"], 1):
+        return None
+    parts = [f"{n:,} of {counted(queries)} {how}" for n, how in ((failed, "failed"), (absent, "missing")) if n]
     way = "Run them again: karat run … --retry-failed" if failed else "Compare only the others with --missing skip"
-    return spell(f"{name}: {lost_queries(result)}, which says little about the retriever. {way}.")
+    return spell(f"{name}: {', '.join(parts)}, which says little about the retriever. {way}.")
 
 
 def _quoted(item: str) -> str:
@@ -309,10 +309,14 @@ def gate_notes(result: Result, most: float) -> list[str]:
     return [*map(spell, texts), *doubt_text(Doubts(unsure, near, order=order))]
 
 
-def judgeable(metrics: Sequence[Metric], baseline: Result, candidate: Result) -> tuple[list[Metric], list[str]]:
-    """The metrics that can be compared, and why the others are left out."""
+def judgeable(
+    metrics: Sequence[Metric], baseline: Result, candidate: Result, queries: Sequence[str]
+) -> tuple[list[Metric], list[str]]:
+    """The metrics that can be compared, and why the others are left out. `queries`: those that are compared; a
+    baseline has all of them."""
     sides = {"The baseline": baseline, "The candidate": candidate}
-    lost = [_incomplete(name, side, missing=side is candidate) for name, side in sides.items()]
+    absent = [0, sum(query in candidate.missing for query in queries)]
+    lost = (_incomplete(*side, n, len(queries)) for side, n in zip(sides.items(), absent, strict=True))
     down = next(filter(None, lost), None)
     reasons: dict[str, list[str]] = {}
     kept = []

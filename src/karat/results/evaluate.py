@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
@@ -16,6 +18,7 @@ from karat.data.hits import Run, Ungrouped
 from karat.data.ids import DocRule
 from karat.data.normal_ids import IdNormalizer, normalized_gold
 from karat.errors import InputError, KaratError
+from karat.formats.map_guess import map_of_both
 from karat.formats.read import read_gold, read_run
 from karat.options.option import part_of, takes
 from karat.results.analyses.base import Consumer, Lacking, Setup, needs_of_analyses
@@ -176,13 +179,24 @@ def _read(engine: Engine, run: Any, gold: Any, asked: Options) -> tuple[Run, Gol
     try:
         logged = engine.read_run(run, **asked.of_run)
     except InputError as error:
-        error.also = _problem(lambda: read_gold(gold, **asked.of_gold))
+        also = _problem(lambda: read_gold(gold, **asked.of_gold))
+        error.also = None if also is None or also.code == error.code == "swapped" else also
+        maps = [_map_in(each) for each in (error, also)]
+        if also is not None and maps[0] and maps[1]:
+            also.hint = None
+            error.hint = f"map the fields of both files: --map {quote(map_of_both(maps[0], maps[1]))}"
         raise
     try:
         return logged, read_gold(gold, **asked.of_gold)
     except InputError as error:
         error.also = _problem(lambda: next(logged.slices(frozenset(), Audit()), None))
         raise
+
+
+def _map_in(error: KaratError | None) -> str | None:
+    """The field map that an error suggests."""
+    found = None if error is None else re.search(r"--map ('[^']*'|\S+)$", error.hint or "")
+    return None if found is None else found[1].strip("'")
 
 
 def _problem(read: Callable[[], object]) -> InputError | None:

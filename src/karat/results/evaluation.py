@@ -325,8 +325,8 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         code = "no_relevant_zero" if self.rules.no_relevant == "zero" else "no_relevant_gold"
         audit.count(code, len(bare), (gold.queries[i] for i in bare[:3]))
         audit.count("no_data", len(reasons), reasons)
-        shown = [metric for metric in self.asked if not np.isnan(result.values[str(metric)]).all()]
-        count_beyond(shown, int(result.depths.max(initial=0)), audit)
+        if self.keep_empty:  # metrics were named
+            count_beyond(self.asked, int(result.depths.max(initial=0)), audit)
         if any(metric.counts_empty_places for metric in self.asked):
             count_short_lists(self.asked, table.judged(result.rows, self.rules), audit)
 

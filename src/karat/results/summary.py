@@ -24,10 +24,9 @@ Limits: TypeAlias = tuple[float | None, float | None]  # null: too few queries
 FEW = 20  # with fewer queries a number is shown, but marked as too few to rely on
 
 
-def is_outage(audit: Audit, queries: int, *, missing: bool = True) -> bool:
-    """Whether so many queries are missing or failed that scores say little about the retriever. `missing`: whether
-    missing queries count."""
-    lost = audit["failed_queries"] + (audit["missing_queries"] if missing else 0)
+def is_outage(audit: Audit, queries: int) -> bool:
+    """Whether so many queries are missing or failed that scores say little about the retriever."""
+    lost = audit["missing_queries"] + audit["failed_queries"]
     return lost > MOST_MISSING * max(queries - audit["no_answer_queries"], 1)
 
 

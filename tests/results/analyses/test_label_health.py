@@ -56,7 +56,7 @@ def test_other_chunks_of_the_same_documents_look_like_rechunking() -> None:
     assert found.chunks.examples == ["d0#1", "d1#1", "d2#1"]
     assert "10 of 10 chunks" in shown(result)
     assert "docs/rechunking.md" in shown(result)
-    assert [f.code for f in result.findings] == ["labels_gone"]
+    assert [f.code for f in result.findings] == ["unmatched_ids", "labels_gone"]
 
 
 def test_documents_that_are_gone_are_no_rechunking() -> None:

@@ -229,10 +229,11 @@ def _pair(
     notes = refuse_different(first, other, force)
     paired, at, of = _paired(first, other, notes)
     shared = paired.baseline.metrics
-    kept, invalid = judgeable(shared, first, other)
+    queries = [first.queries[i] for i in at.tolist()]
+    kept, invalid = judgeable(shared, first, other, queries)
     notes[:0] = [note if not force else note.replace("not compared", "compared with --force", 1) for note in invalid]
     paired = paired if force else paired.of(kept)
-    metrics, queries = paired.baseline.metrics, [first.queries[i] for i in at.tolist()]
+    metrics = paired.baseline.metrics
     differences = paired.differences(sampling, permutations * sampling.resamples)
     fewer = permutations * sampling.resamples // 10
     groups = [group for by in segmented_by for group in _segments(first, paired, at, by, sampling, fewer)]
