@@ -9,7 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -537,3 +537,173 @@ def test_shells_complete_files_metrics_and_commands(words: str, expected: str, t
     command = [sys.executable, "-c", "import sys; sys.argv[0] = 'karat'; from karat.cli.main import main; main()"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=tmp_path)
     assert expected in done.stdout.splitlines(), done.stderr
+
+
+# Files of other people
+
+
+def test_a_table_of_several_runs_is_loaded(karat_command: Call, karat_refuses: Refuses) -> None:
+    """What `karat eval a b -o table.json` writes can be measured, compared and gated without the runs."""
+    good = lines("good.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items()])
+    bad = lines("bad.jsonl", [{"query_id": q, "topk": i[::-1]} for q, i in LISTS.items()])
+    assert karat_command("eval", good, bad, "--gold", "gold.jsonl", "-o", "table.json")[0] == 0
+    found = karat.load("table.json")
+    assert isinstance(found, Mapping)
+    assert list(found) == [good, bad]
+    for name in found:
+        assert found[name]["recall@2"].mean == karat.evaluate(name, "gold.jsonl")["recall@2"].mean
+    assert karat_command("compare", "table.json")[0] == 0
+    _, out, _ = karat_command("eval", good, bad, "--gold", "gold.jsonl", "--json")
+    assert "results" not in json.loads(out)  # the table alone
+    Path("old.json").write_text(out)
+    error = karat_refuses("compare", "old.json")
+    assert (error.code, "karat eval" in str(error.hint)) == ("not-a-result", True)
+
+
+def test_several_runs_in_python(capsys: pytest.CaptureFixture[str]) -> None:
+    good = lines("good.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items()])
+    bad = lines("bad.jsonl", [{"query_id": q, "topk": i[::-1]} for q, i in LISTS.items()])
+    found = karat.evaluate([good, Path(bad)], "gold.jsonl", ["recall@1"])
+    assert isinstance(found, Mapping)
+    assert list(found) == [good, bad]
+    assert found[good].means == karat.evaluate(good, "gold.jsonl", ["recall@1"]).means
+    found.save("both.json")
+    assert list(karat.load("both.json")) == [good, bad]
+    rows = [{"query_id": q, "chunk_id": item, "rank": at} for q, i in LISTS.items() for at, item in enumerate(i, 1)]
+    assert karat.evaluate(rows, "gold.jsonl", ["recall@1"]).means == found[good].means
+
+
+def test_a_renamed_name_is_told_by_an_import() -> None:
+    with pytest.raises(ImportError, match=r"karat\.evaluate"):
+        from karat import evaluate_all  # noqa: F401
+    with pytest.raises(AttributeError, match=r"karat\.evaluate"):
+        _ = karat.evaluate_all
+    assert not hasattr(karat, "evaluate_all")
+
+
+def test_warnings_are_the_first_findings_in_python() -> None:
+    down = [{"query_id": q, "topk": [], "error": "timeout after 30 s"} for q in QUERIES[1:]]
+    lines("down.jsonl", [{"query_id": "q0", "topk": LISTS["q0"]}, *down])
+    lines("named.jsonl", [{"query_id": q, "topk": [f"{i}.md" for i in items]} for q, items in LISTS.items()])
+    for run, code, text in (("down.jsonl", "lost_queries", "19 of 20"), ("named.jsonl", "unmatched_ids", "d")):
+        result = karat.evaluate(run, "gold.jsonl")
+        first = result.findings[0]
+        assert (first.code, text in first.evidence) == (code, True)
+        assert first.what_to_try
+        result.save("saved.json")
+        loaded = karat.load("saved.json")
+        assert isinstance(loaded, karat.Result)
+        assert [each.code for each in loaded.findings] == [each.code for each in result.findings]
+        assert result.to_polars("findings")["code"][0] == code
+    said = [way for each in result.findings for way in (each.evidence, *each.what_to_try)]
+    assert any("normalize_ids=True" in text for text in said)
+    assert not any("--normalize-ids" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"map": "query_id=id"}, "columns="),
+        ({"confidence": 0.9}, "level="),
+        ({"glod": "gold.jsonl"}, "gold"),
+        ({"segment": "topic"}, "segments="),
+        ({"normalise_ids": True}, "normalize_ids"),
+    ],
+)
+def test_wrong_keywords_are_answered_in_python(given: dict[str, Any], hint: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        karat.evaluate("run.jsonl", **given)
+    assert hint in str(caught.value).partition("hint: ")[2]
+
+
+def test_errors_spell_options_as_the_caller_does(karat_refuses: Refuses) -> None:
+    run = lines("run.jsonl", [{"id": q, "results": i} for q, i in LISTS.items()])
+    with pytest.raises(karat.KaratError) as caught:
+        karat.evaluate(run, "gold.jsonl")
+    assert "columns='query_id=id,topk=results'" in str(caught.value)
+    assert "--map" not in str(caught.value)
+    assert "--map query_id=id,topk=results" in str(karat_refuses("eval", run, "--gold", "gold.jsonl"))
+    with pytest.raises(karat.KaratError, match=r"pass gold="):
+        karat.compare(lines("a.jsonl", [{"query_id": "q0", "topk": ["a"]}]), "a.jsonl")
+    upper = lines("run.jsonl", [{"query_id": q.upper(), "topk": i} for q, i in LISTS.items()])
+    with pytest.raises(karat.KaratError, match="normalize_ids=True"):
+        karat.evaluate(upper, "gold.jsonl")
+    records = [{"id": q, "results": i} for q, i in LISTS.items()]
+    with pytest.raises(karat.KaratError, match="columns='query_id=id,topk=results'"):
+        karat.evaluate(records, "gold.jsonl")
+    assert karat.evaluate(records, "gold.jsonl", columns="query_id=id,topk=results").queries == QUERIES
+
+
+def test_a_gold_table_is_told_from_a_run(karat_command: Call) -> None:
+    Path("labels.csv").write_text("question,doc,relevance\nwhat is a,d1,2\nwhat is b,d2,0\n")
+    code, out, _ = karat_command("check", "labels.csv")
+    text = " ".join(out.split())
+    assert code == 2
+    assert "--map query_id=question,query=question,chunk_id=doc,grade=relevance" in text
+    assert "--map query_id=question,chunk_id=doc,score=relevance" in text
+    assert "a grade above 0 is relevant" in text
+    Path("logs.jsonl").write_text(json.dumps({"id": "q1", "found": [{"doc": "a", "similarity": 0.5}]}) + "\n")
+    _, out, _ = karat_command("check", "logs.jsonl")
+    assert "gold file" not in out.partition("hint")[2]  # nothing in it could be a grade
+
+
+def test_both_files_are_told_at_once(karat_command: Call, karat_refuses: Refuses) -> None:
+    Path("hits.csv").write_text("id;quelle;wert\n" + "".join(f"{q};d{n};0,5\n" for n, q in enumerate(QUERIES)))
+    head = "id,question_id,question_text,answer_doc\n"
+    rows = (f"row{n},{q},what is number {n},d{n}\n" for n, q in enumerate(QUERIES))
+    Path("labels.csv").write_text(head + "".join(rows))
+    error = karat_refuses("eval", "hits.csv", "--gold", "labels.csv")
+    assert all(name in str(error) for name in ("hits.csv", "labels.csv"))
+    pasted = str(error.hint).partition("--map ")[2].strip("'")
+    assert "query=question_text" in pasted
+    code, out, err = karat_command(
+        "eval", "hits.csv", "--gold", "labels.csv", "--map", pasted, "-m", "recall@5", "--json"
+    )
+    assert (code, json.loads(out)["summary"][0]["mean"]) == (0, 1.0), err
+    assert json.loads(out)["queries"]["q3"] == "what is number 3"
+    Path("hits.csv").write_text("query_id,quelle,wert\nq0,d0,1\n")  # recognised, but without a column of items
+    error = karat_refuses("eval", "hits.csv", "--gold", "labels.csv")
+    assert all(name in str(error) for name in ("hits.csv", "labels.csv"))
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_decimal_commas(separator: str, karat_command: Call, karat_refuses: Refuses) -> None:
+    def table(values: list[str]) -> str:
+        rows = [[q, item, v] for q, items in LISTS.items() for item, v in zip(items, values, strict=False)]
+        Path("run.csv").write_text("\n".join(map(separator.join, [["query_id", "chunk_id", "score"], *rows])))
+        return "run.csv"
+
+    plain = found(karat_command, table(["0.900", "0.500", "0.100"]))["scores"]
+    assert found(karat_command, table(["0,900", "0,500", "0,100"]))["scores"] == plain
+    assert found(karat_command, table(["12,5", "3", "-1,25"]))["scores"] == plain
+    error = karat_refuses("eval", table(["3,100", "2,100", "1,100"]), "--gold", "gold.jsonl")  # 3.1 or 3100?
+    assert (error.code, error.line, error.got) == ("bad-value", 2, "3,100")
+    assert "3.100 or 3100" in str(error.hint)
+    error = karat_refuses("eval", table(["0,9", "0.5", "0,1"]), "--gold", "gold.jsonl")
+    assert error.code == "bad-value"
+
+
+def test_a_cutoff_beyond_the_lists_is_noted(karat_command: Call) -> None:
+    run = lines("run.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items()])
+    longest = max(map(len, LISTS.values()))
+    asked = ("-m", f"recall@{longest}", "-m", "recall@20", "-m", "ndcg@20")
+    noted = json.loads(karat_command("eval", run, "--gold", "gold.jsonl", *asked, "--json")[1])
+    [entry] = [entry for entry in noted["audit"] if entry["code"] == "beyond_lists"]
+    assert (entry["count"], entry["examples"][0]) == (2, f"recall@20 equals recall@{longest}")
+    scores = [row["mean"] for row in noted["summary"][:2]]
+    assert scores[0] == scores[1]
+    for few in (("-m", f"recall@{longest}"), ()):  # nobody asked for recall@10 by name
+        assert "beyond_lists" not in karat_command("eval", run, "--gold", "gold.jsonl", *few, "--json")[1]
+
+
+def test_check_shows_the_fields_of_a_file(karat_command: Call, karat_refuses: Refuses) -> None:
+    run = lines("run.jsonl", [{"id": q, "response": {"hits": [{"doc": i[0]}]}} for q, i in LISTS.items()])
+    wrong = ("--map", "query_id=id,topk=response.hits,chunk_id=document")
+    assert "karat check" in str(karat_refuses("eval", run, "--gold", "gold.jsonl", *wrong).hint)
+    Path("run.csv").write_text("frage;dokument\nq0;d1\n")
+    code, out, _ = karat_command("check", run, "run.csv", "--json")
+    shown = [each["fields"] for each in json.loads(out)]
+    item = next(iter(LISTS.values()))[0]
+    assert (code, shown) == (2, [{"id": "q0", "response.hits[].doc": item}, {"frage": "q0", "dokument": "d1"}])
+    out = karat_command("check", run, "run.csv")[1]
+    assert all(text in out for text in ("response.hits[].doc", "dokument"))

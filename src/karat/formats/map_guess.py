@@ -103,6 +103,8 @@ def suggested_map(kind: FileKind, record: Any) -> str | None:
         among = inner if role in ENTRY[kind] and listed is not None else fields
         taken = {*found.values()} if among is fields else set()
         name = _named(role, among, taken) or (_worded(role, among, taken) if kind in ("run", "gold") else None)
+        if role == "chunk_id" and name in ("id", "_id") and among is fields and kind in ("run", "gold"):
+            name = _clearer(fields, taken) or name
         if name is not None and (among is inner or name != listed):
             found[role] = name
     if kind in ("run", "gold") and "query_id" not in found:
@@ -180,6 +182,12 @@ def _worded(role: str, fields: Mapping[str, Any], taken: set[str]) -> str | None
             if name not in taken and fits:
                 return name if "," not in name else None
     return None
+
+
+def _clearer(fields: Mapping[str, Any], taken: set[str]) -> str | None:
+    """A field of ids with a clearer name than `id`, which may number the rows."""
+    name = _worded("chunk_id", fields, taken)
+    return None if name is None or " " in str(fields[name]).strip() else name
 
 
 def _guess_places(kind: FileKind, fields: Mapping[str, Any], found: dict[str, str]) -> None:
