@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
+import sys
 import threading
 import time
 from pathlib import Path
@@ -347,6 +349,32 @@ def test_a_failed_query_is_asked_again_only_when_wanted(tmp_path: Path) -> None:
     done = run(search, output=file, retry_failed=True)
     assert (done.asked, done.failed) == (1, 0)
     assert [r["query_id"] for r in lines(file) if "error" not in r] == [f"q{i}" for i in range(8)]
+
+
+def test_failed_queries_are_asked_again_after_the_code_was_repaired(
+    tmp_path: Path, karat_command: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code = Path("repaired_app.py")
+    code.write_text('def search(query):\n    if "3" in query: raise ValueError("bug")\n    return ["a"]\n')
+    Path("gold.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in GOLD))
+    asked = ("run", "repaired_app:search", "-q", "gold.jsonl", "-o", "run.jsonl", "--max-errors", "1")
+    assert karat_command(*asked)[0] == 0
+    code.write_text('def search(query):\n    return ["b"]\n')
+    sys.modules.pop("repaired_app")
+    importlib.invalidate_caches()
+    status, _, err = karat_command(*asked)
+    assert (status, "--retry-failed" in err) == (2, True)
+    status, _, err = karat_command(*asked, "--retry-failed")
+    assert (status, "note: 7 queries" in err) == (0, True), err
+    written = lines(Path("run.jsonl"))
+    assert [hit["chunk_id"] for record in written for hit in record["topk"]] == [
+        "b" if i == 3 else "a" for i in range(8)
+    ]
+    assert len({record["retriever"]["code"] for record in written}) == 2  # each line names its version
+    status, _, err = karat_command(*asked, "--retry-failed", "--depth", "2")  # only the code may change
+    assert status == 2
 
 
 def test_answers_that_come_in_any_order_are_sorted(tmp_path: Path) -> None:

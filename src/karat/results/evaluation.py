@@ -23,6 +23,7 @@ from karat.results.bm25_baseline import NoWordSearch, WordSearch, mark_depth
 from karat.results.context import Context
 from karat.results.queries.lists import ListReader
 from karat.results.result import Result
+from karat.results.summary import FEW
 from karat.scoring.collect import RunData, collect
 from karat.scoring.dates import NoVersions
 from karat.scoring.doubts import judge_doubts
@@ -325,7 +326,8 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         code = "no_relevant_zero" if self.rules.no_relevant == "zero" else "no_relevant_gold"
         audit.count(code, len(bare), (gold.queries[i] for i in bare[:3]))
         audit.count("no_data", len(reasons), reasons)
-        if self.keep_empty:  # metrics were named
+        # Of metrics that were named. In a few queries, the longest list says little about the retriever's limit.
+        if self.keep_empty and len(result.rows) >= FEW:
             count_beyond(self.asked, int(result.depths.max(initial=0)), audit)
         if any(metric.counts_empty_places for metric in self.asked):
             count_short_lists(self.asked, table.judged(result.rows, self.rules), audit)

@@ -58,7 +58,8 @@ class CountingOptions(OptionList):
     doc_of: str = option("#", "Separator between document id and chunk id, or a regular expression with a group.")
     normalize_ids: bool = option(
         False,
-        "Ignore case, white space, Unicode form, file extension and a common prefix when comparing ids.",
+        "Ignore case, white space, Unicode form, file extension and a common prefix when comparing ids; also - and _, "
+        "if no two ids become equal.",
     )
     no_future: bool = option(False, "Remove hits newer than their query's as_of before evaluation.")
     top_k: int | None = option(None, "Keep only this many hits of each list.", ge=1, wrong="top_k must be 1 or more")

@@ -64,7 +64,7 @@ def count_beyond(metrics: Iterable[Metric], longest: int, audit: Audit) -> None:
     """Metrics with a cutoff beyond the longest list."""
     beyond = [m for m in metrics if m.k is not None and m.k > longest > 0 and m.rests_on]
     same = {m: f"{m} equals {msgspec.structs.replace(m, k=longest)}" for m in beyond if m.name in _WITHOUT_PLACES}
-    audit.count("beyond_lists", len(beyond), (same.get(m, f"{m}: at most {longest} hits") for m in beyond))
+    audit.count("beyond_lists", len(beyond), (same.get(m, f"{m}: no list has more than {longest}") for m in beyond))
 
 
 class ThereFlags(NamedTuple):

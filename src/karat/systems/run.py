@@ -355,9 +355,13 @@ class RunFile(_Records):
         self._file = LineFile(path, overwrite=overwrite)
         try:
             lines = self._file.lines()
+            checked = [self._checked(line, retry) for line in lines]
         except NotContinued:
+            self._file.close()
             raise self._refusal("it is not a run log") from None
-        checked = [self._checked(line, retry) for line in lines]
+        except ConfigError:
+            self._file.close()  # else the next attempt of this process would find it locked
+            raise
         kept = {query: line for query, line, error in checked if error is None or not retry}
         self.done: set[str] = set(kept)
         errors = [] if retry else [(query, error) for query, _, error in checked if error is not None]
