@@ -327,7 +327,8 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         audit.count(code, len(bare), (gold.queries[i] for i in bare[:3]))
         audit.count("no_data", len(reasons), reasons)
         # Of metrics that were named. In a few queries, the longest list says little about the retriever's limit.
-        if self.keep_empty and len(result.rows) >= FEW:
+        filtered = self.rules.top_k is not None or self.rules.min_score is not None or self.rules.no_future
+        if self.keep_empty and not filtered and len(result.rows) >= FEW:
             count_beyond(self.asked, int(result.depths.max(initial=0)), audit)
         if any(metric.counts_empty_places for metric in self.asked):
             count_short_lists(self.asked, table.judged(result.rows, self.rules), audit)
