@@ -623,7 +623,7 @@ def test_errors_spell_options_as_the_caller_does(karat_refuses: Refuses) -> None
     assert "columns='query_id=id,topk=results'" in str(caught.value)
     assert "--map" not in str(caught.value)
     assert "--map query_id=id,topk=results" in str(karat_refuses("eval", run, "--gold", "gold.jsonl"))
-    with pytest.raises(karat.KaratError, match=r"pass gold="):
+    with pytest.raises(karat.KaratError, match=r"gold="):
         karat.compare(lines("a.jsonl", [{"query_id": "q0", "topk": ["a"]}]), "a.jsonl")
     upper = lines("run.jsonl", [{"query_id": q.upper(), "topk": i} for q, i in LISTS.items()])
     with pytest.raises(karat.KaratError, match="normalize_ids=True"):

@@ -141,9 +141,7 @@ def _many(
     tables = [o for o in outputs if o.endswith((".tex", ".csv", ".parquet")) and table_name(o) is None]
     saved = [output for output in outputs if output.endswith(".json") and table_name(output) is None]
     others = [output for output in outputs if output not in (*tables, *saved)]
-    check_outputs(
-        [*saved, *others], gold, *runs, options=options, expected=".html, .json, .md, .csv, .parquet or .tex"
-    )
+    check_outputs([*saved, *others], gold, *runs, options=options, expected=".html, .json, .md, .csv, .parquet or .tex")
     consumers = _consumers(saved, as_json=False, keep=keeper is not None)
     scored = (score_files(run, gold, metrics or DEFAULT, options, consumers=consumers) for run in runs)
     results = [result for some in scored for result in some]

@@ -178,7 +178,7 @@ def rows_of(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
     """(line, fields by column) of every row of a small text table."""
     import csv
 
-    separator, header = _separator(source), list[str]()
+    separator, header = separator_of(source), list[str]()
     for line, record in records_of(source):
         try:
             fields = next(csv.reader([record.decode()], delimiter=separator))
