@@ -15,7 +15,7 @@ from operator import ge, gt, le, lt
 from types import NoneType
 from typing import Any, Literal, Self, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
-from karat.errors import ConfigError, UnknownName, did_you_mean
+from karat.errors import ConfigError, UnknownName
 from karat.errors.spelling import learn
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -214,10 +214,7 @@ class UnknownOption(UnknownName, TypeError):
     def __init__(self, name: str, known: list[str], typed: dict[str, Option]) -> None:
         super().__init__("option", name, known)
         same = typed.get("--" + name.replace("_", "-"))
-        if same is not None:
-            self.hint = f"in Python it is {same.name}="
-        elif (near := did_you_mean(name, known)) is not None:
-            self.hint = near
+        self.hint: str | None = self.hint if same is None else f"in Python it is {same.name}="
 
 
 def takes(kind: type) -> Callable[[F], F]:
