@@ -29,7 +29,7 @@ from karat.data.ids import (
 )
 from karat.data.packed_ids import pack
 from karat.scoring.judged import Judged
-from karat.scoring.metrics.base import Metric
+from karat.scoring.metrics.base import Metric, Relevance
 
 # Metrics that only look at what was found, so that empty places change nothing.
 _WITHOUT_PLACES = {
@@ -62,7 +62,7 @@ def count_short_lists(metrics: Iterable[Metric], judged: Judged, audit: Audit) -
 
 def count_beyond(metrics: Iterable[Metric], longest: int, audit: Audit) -> None:
     """Metrics with a cutoff beyond the longest list."""
-    beyond = [m for m in metrics if m.k is not None and m.k > longest > 0 and m.rests_on]
+    beyond = [m for m in metrics if isinstance(m, Relevance) and m.k is not None and m.k > longest > 0]
     same = {m: f"{m} equals {msgspec.structs.replace(m, k=longest)}" for m in beyond if m.name in _WITHOUT_PLACES}
     audit.count("beyond_lists", len(beyond), (same.get(m, f"{m}: no list has more than {longest}") for m in beyond))
 
