@@ -309,8 +309,8 @@ def test_a_library_of_another_source_is_ignored(tmp_path: Path) -> None:
     assert build.compile_reader(fresh) is None
     with pytest.MonkeyPatch.context() as patch:
         other = tmp_path / "reader.c"
-        other.write_bytes(build.SOURCE.read_bytes() + b"/* changed */\n")
-        patch.setattr(build, "SOURCE", other)
+        other.write_bytes(build.SOURCES[0].read_bytes() + b"/* changed */\n")
+        patch.setattr(build, "SOURCES", [other, *build.SOURCES[1:]])
         assert build.compile_reader(stale) is None
     assert started(NAME, KARAT_READER=str(fresh)) == "native reader"
     assert started(NAME, KARAT_READER=str(stale)) == "plain reader"

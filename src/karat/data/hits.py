@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from karat.data.audit import Audit
 from karat.data.bulk import Bulk
 from karat.data.ids import Bools, Floats, Hashes, Ints, hashes_if_needed, take
+from karat.data.score_order import ScoreOrder, score_order
 from karat.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,9 +63,27 @@ class Hits(Bulk, frozen=True):
         """A hash of every id, shared by all lookups; None where ids are looked up in another way."""
         return hashes_if_needed(self.ids)
 
+    def with_hashes(self, hashed: Hashes) -> Hits:
+        """Say the hashes of the ids, where a reader knows them already."""
+        self.__dict__["hashed"] = hashed
+        return self
+
     @cached_property
     def query_of_row(self) -> Ints:
         return np.repeat(np.arange(len(self.queries)), np.diff(self.offsets))
+
+    def score_order(self, width: int | None = None) -> ScoreOrder:
+        """How the scores of each list are ordered, compared at this many bits; None: it does not matter how many."""
+        made: dict[int, ScoreOrder] = self.__dict__.setdefault("score_orders", {})
+        width = width or next(iter(made), 32)
+        if width not in made:
+            assert self.score is not None
+            made[width] = score_order(self.score, self.offsets, width)
+        return made[width]
+
+    def query_at(self, rows: Ints) -> Ints:
+        """The query of some rows."""
+        return np.searchsorted(self.offsets, rows, "right") - 1
 
     def with_scores(self, meaning: ScoreMeaning) -> Hits:
         """With the order that the user asked for."""

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import chain, pairwise, repeat
 from math import nan
 from operator import contains, eq
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,10 +213,28 @@ def hashes_if_needed(ids: Ids) -> Hashes | None:
     return None if isinstance(ids, (list, Keys)) else hashes(ids)
 
 
+class Owners(NamedTuple):
+    """The query of every row: rows offsets[i] … offsets[i + 1] belong to queries[i]."""
+
+    offsets: Ints
+    queries: Ints
+
+    def of_rows(self) -> Ints:
+        return np.repeat(self.queries, np.diff(self.offsets))
+
+
 def find(
-    ids: Ids, query: Ints, table: list[str] | Packed, table_query: Ints, hashed: Hashes | None = None
+    ids: Ids, owners: Owners | Ints, table: list[str] | Packed, table_query: Ints, hashed: Hashes | None = None
 ) -> tuple[Ints, Ints]:
     """(row, table row) of every id that is in the table under the same query. Packed ids need a packed table."""
+    if isinstance(owners, Owners) and native() is not None and not isinstance(ids, (list, Keys)):
+        listed = table if isinstance(table, np.ndarray) else like(ids, table)
+        found, at = HashTable(keys(hashes(listed), table_query)).find_owned(
+            hashes(ids) if hashed is None else hashed, owners
+        )
+        same = equal(take(ids, found), take(listed, at))
+        return (found, at) if same.all() else (found[same], at[same])
+    query = owners.of_rows() if isinstance(owners, Owners) else owners
     if isinstance(ids, Keys):
         return ids.find(query, as_list(table), table_query)
     if isinstance(ids, list):
@@ -262,22 +280,27 @@ class HashTable:
         if not len(wanted) or not len(self._table):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         if self._slots is not None:
-            return self._find(np.ascontiguousarray(wanted), self._slots)
+            return self.find_owned(wanted, Owners(np.array([0, len(wanted)]), np.zeros(1, np.int64)))
         rows = np.flatnonzero(self._present[wanted >> np.uint64(self._shift)])
         at = np.minimum(np.searchsorted(self._ordered, wanted[rows]), len(self._ordered) - 1)
         found = self._ordered[at] == wanted[rows]
         return rows[found], self._order[at[found]]
 
-    def _find(self, wanted: Hashes, slots: NDArray[np.uint32]) -> tuple[Ints, Ints]:
-        rows, at = np.empty(len(wanted), np.int64), np.empty(len(wanted), np.int64)
+    def find_owned(self, wanted: Hashes, owners: Owners) -> tuple[Ints, Ints]:
+        """The same, with `keys(wanted, query)` in the table. Only with the native reader."""
+        assert self._slots is not None
+        wanted, offsets, queries = map(np.ascontiguousarray, (wanted, *owners))
+        rows, at = np.empty((2, len(wanted)), np.int64)
         found = native().karat_find(
             self._table.ctypes.data,
-            slots.ctypes.data,
-            len(slots) - 1,
+            self._slots.ctypes.data,
+            len(self._slots) - 1,
             self._bits.ctypes.data,
             self._shift,
             wanted.ctypes.data,
-            len(wanted),
+            offsets.ctypes.data,
+            queries.ctypes.data,
+            len(queries),
             rows.ctypes.data,
             at.ctypes.data,
         )

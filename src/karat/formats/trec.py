@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from io import BytesIO
@@ -115,7 +116,7 @@ class TrecRun(Run):
         self._source.refuse_shorter(size, len(text))
         self._source.note_parsed(len(text))
         rows = read_rows(text, columns=5, number=4)
-        return None if rows is None else self._together([self._of_rows(rows, self._source.begin or 0)])
+        return None if rows is None else self._together([self._of_rows(rows, self._source.begin or 0, text)])
 
     def _read_lines(self) -> Hits:
         """Read the whole file line by line: allows any white space, and errors name the line."""
@@ -199,13 +200,14 @@ class TrecRun(Run):
     def _blocks(self) -> Iterator[Hits]:
         """Read block by block; consecutive lines of a query are in one block."""
         begin = self._source.begin or 0
-        for block in _whole_queries(self._source):
-            rows = read_rows(block, columns=5, number=4)
-            yield self._framed(block, begin) if rows is None else replace(self._of_rows(rows, begin), written=block)
-            begin += len(block)
+        for block, size in _whole_queries(self._source):
+            rows = read_rows(block, columns=5, number=4, size=size)
+            yield self._framed(block[:size], begin) if rows is None else self._of_rows(rows, begin, block)
+            begin += size
 
-    def _of_rows(self, rows: TrecRows, begin: int) -> Hits:
-        return self._made(rows.queries, rows.counts, rows.ids, rows.numbers, rows.starts + begin)
+    def _of_rows(self, rows: TrecRows, begin: int, block: bytes) -> Hits:
+        made = self._made(rows.queries, rows.counts, rows.ids, rows.numbers, rows.starts + begin)
+        return replace(made, written=block).with_hashes(rows.hashed)
 
     def _framed(self, block: bytes, begin: int) -> Hits:
         """The same with polars, or line by line. Raises Ungrouped on an error: reading the whole file finds it."""
@@ -261,26 +263,45 @@ class _Rows:
         return size
 
 
-def _whole_queries(source: Source) -> Iterator[bytes]:
-    """The file in blocks of whole lines that never split a query."""
+def _whole_queries(source: Source) -> Iterator[tuple[bytes, int]]:
+    """The file in blocks, each with the size of its whole lines that never split a query. What follows them comes again
+    in the next block."""
     whole, read = source.size, 0
     with source.open() as stream:
-        line = b""  # the first of the next block
-        while block := stream.read(_BLOCK):
-            parts = [line, block, stream.readline()]
-            last = block[block.rfind(b"\n") + 1 :] + parts[-1]
-            query = last.split(maxsplit=1)[:1]
-            while (line := stream.readline()) and line.split(maxsplit=1)[:1] in ([], query):
-                parts.append(line)
-            joined = b"".join(parts)
-            read += len(joined)
-            source.note_parsed(len(joined))
-            yield joined
-        if line:
-            read += len(line)
-            source.note_parsed(len(line))
-            yield line
+        block = stream.read(_BLOCK)
+        while block:
+            more = stream.read(1)
+            cut = _last_query(block) if more else len(block)
+            if cut:
+                read += cut
+                source.note_parsed(cut)
+                yield block, cut
+            if not cut or not stream.seekable():
+                block = b"".join([block[cut:], more, stream.read(_BLOCK)])
+            else:  # reading the rest again takes less time than copying the block
+                stream.seek(cut - len(block) - len(more), os.SEEK_CUR)
+                block = stream.read(_BLOCK)
     source.refuse_shorter(whole, read)
+
+
+def _last_query(block: bytes) -> int:
+    """A place near the end of a block before which another query ends; 0 where there is only one."""
+    mine = block.rfind(b"\n", 0, max(block.rfind(b"\n"), 0)) + 1
+    query = block[mine : mine + block[mine:].find(b"\n")].split(maxsplit=1)[:1]
+
+    def is_other(begin: int) -> bool:
+        return block[begin : block.find(b"\n", begin)].split(maxsplit=1)[:1] not in ([], query)
+
+    step = 4096
+    while not is_other(other := block.rfind(b"\n", 0, max(mine - step, 0)) + 1):
+        if not other:
+            return 0
+        mine, step = other, 2 * step
+    while True:  # lines begin at both places, of another query and of this one
+        begin = block.rfind(b"\n", other, (other + mine) // 2) + 1 or block.find(b"\n", other) + 1
+        if begin == mine:
+            return mine
+        other, mine = (begin, mine) if is_other(begin) else (other, begin)
 
 
 def _is_regular(block: bytes, separator: bytes) -> bool:

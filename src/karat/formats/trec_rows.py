@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from karat.data.ids import LONGEST, Floats, Ints, Packed
+from karat.data.ids import LONGEST, Floats, Hashes, Ints, Packed
 from karat.data.native import native
 from karat.data.packed_ids import joined_pieces, packed_pieces
 from karat.errors import InputError
@@ -29,6 +29,7 @@ class TrecRows(NamedTuple):
     starts: Ints  # where its first line begins
     lines: Ints  # the number of that line, from 0
     ids: Packed  # by row
+    hashed: Hashes  # of the ids
     numbers: Floats
 
 
@@ -62,14 +63,17 @@ _LONGEST_NUMBER = 4096  # characters; for longer ones Python takes seconds to re
 _room = _Room()
 
 
-def read_rows(block: bytes, *, columns: int, number: int, exactly: bool = False) -> TrecRows | None:
+def read_rows(
+    block: bytes, *, columns: int, number: int, exactly: bool = False, size: int | None = None
+) -> TrecRows | None:
     """Query, id and number of every line of a block; None where the plain reader must read them.
 
-    `columns`: how many there are, at least or exactly.
+    `columns`: how many there are, at least or exactly. `size`: how many bytes of the block count; all, if None.
     """
-    if native() is None or len(block) > _LARGEST:
+    size = len(block) if size is None else size
+    if native() is None or size > _LARGEST:
         return None
-    _room.make(len(block) // _LEAST + 1)
+    _room.make(size // _LEAST + 1)
     while True:
         arrays = {name: made.ctypes.data for name, made in _room.__dict__.items() if isinstance(made, np.ndarray)}
         asked = _Asked(
@@ -80,7 +84,7 @@ def read_rows(block: bytes, *, columns: int, number: int, exactly: bool = False)
             odd_room=_room.rows,
             **arrays,
         )
-        rows = native().karat_table(block, len(block), ctypes.byref(asked))
+        rows = native().karat_table(block, size, ctypes.byref(asked))
         if rows != _FULL:
             break
         _room.make(4 * _room.rows)  # this ends: a row takes more than a byte
@@ -90,12 +94,14 @@ def read_rows(block: bytes, *, columns: int, number: int, exactly: bool = False)
     if not _read_odd(numbers, block, _room.odd[: asked.odd_count]):
         return None
     first, size = _room.names[: asked.stretches], _room.name_sizes[: asked.stretches]
+    hashed = np.empty(rows, np.uint64)
     return TrecRows(
         joined_pieces(block, first, first + size).decode().split("\n"),
         _room.counts[: asked.stretches].copy(),
         _room.starts[: asked.stretches].copy(),
         _room.lines[: asked.stretches].copy(),
-        packed_pieces(block, _room.firsts[:rows], _room.sizes[:rows], asked.longest),
+        packed_pieces(block, _room.firsts[:rows], _room.sizes[:rows], asked.longest, hashed),
+        hashed,
         numbers,
     )
 

@@ -16,6 +16,7 @@ from karat.data.ids import (
     DocRule,
     Hashes,
     Ints,
+    Owners,
     as_list,
     find,
     like,
@@ -52,13 +53,13 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
         hashed = None
     if rules.no_future:
         hits, hashed = _drop_newer(hits, gold, queries, doc_rule, audit), None
-    query = hits.query_of_row
-    rows, items, by_document = _match(hits, gold, queries, query, doc_rule, audit, hashed)
-    order = rank_order(hits, query, rows, depth, rules)
+    rows, items, by_document = _match(hits, gold, queries, doc_rule, audit, hashed)
+    order = rank_order(hits, rows, depth, rules)
     place = places_of(order, rows)
     by_place = np.argsort(place) if gold.located is None else np.lexsort((-gold.grades[items], place))
     rows, items = rows[by_place], items[by_place]
-    rank = place[by_place] - hits.offsets[query[rows]] + 1
+    query = hits.query_at(rows)
+    rank = place[by_place] - hits.offsets[query] + 1
     gold_query, gold_grade = gold_side(gold, queries)
     return Judged(
         gold=gold,
@@ -68,7 +69,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
         k=cutoffs(gold, queries, rules),
         gold_query=gold_query,
         gold_grade=gold_grade,
-        hit_query=query[rows],
+        hit_query=query,
         hit_rank=rank,
         hit_grade=gold.grades[items],
         hit_new=np.ones(len(rows), np.bool_) if by_document is None else first_of_item(items),
@@ -139,7 +140,7 @@ def _cut(hits: Hits, rules: Rules, audit: Audit) -> Hits:
     if not over.any():
         return hits
     audit.count("cut_hits", int(over.sum()))
-    order = rank_order(hits, query, np.zeros(0, np.int64), rules.top_k, rules)
+    order = rank_order(hits, np.zeros(0, np.int64), rules.top_k, rules)
     kept = np.flatnonzero(~over)
     return hits.select_rows(kept if order is None else np.sort(order[kept]))
 
@@ -147,7 +148,7 @@ def _cut(hits: Hits, rules: Rules, audit: Audit) -> Hits:
 def _prune(hits: Hits, rules: Rules, audit: Audit) -> Hits:
     if rules.min_score is None:
         return hits
-    unscored = len(hits.query_of_row) if hits.score is None else int(np.isnan(hits.score).sum())
+    unscored = int(hits.offsets[-1]) if hits.score is None else int(np.isnan(hits.score).sum())
     audit.count("unscored_hits", unscored)
     if hits.score is None:
         return hits
@@ -171,8 +172,8 @@ def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit:
     named = zip(query[:3].tolist(), take_list(gone.ids, np.arange(len(query[:3]))), strict=True)
     audit.count("future_hits", len(query), (f"{gone.queries[at]}: {item}" for at, item in named))
     kept = hits.select_rows(np.flatnonzero(late != 1))
-    _, items, _ = _match(gone, gold, queries, query, doc_rule, Audit(), None)
-    _, older, _ = _match(kept, gold, queries, kept.query_of_row, doc_rule, Audit(), None)
+    _, items, _ = _match(gone, gold, queries, doc_rule, Audit(), None)
+    _, older, _ = _match(kept, gold, queries, doc_rule, Audit(), None)
     wanted = np.setdiff1d(items[gold.grades[items] > 0], older).tolist()  # a passage may also be in an older chunk
     examples = (f"{gold.queries[gold.query_of_item[item]]}: {gold.ids[item]}" for item in wanted[:3])
     audit.count("future_gold", len(wanted), examples)
@@ -183,7 +184,6 @@ def _match(
     hits: Hits,
     gold: Gold,
     queries: Ints,
-    query: Ints,
     doc_rule: DocRule,
     audit: Audit,
     hashed: Hashes | None,
@@ -193,34 +193,35 @@ def _match(
     A hit that holds several passages has a row for each.
     """
     items = gold.items_of(queries)
-    gold_query = queries[query]
     named_exactly = items[gold.kinds[items] != DOC]
-    rows, matched = _find(hits.ids, gold_query, gold, named_exactly, hashed)
+    rows, matched = _find(hits.ids, Owners(hits.offsets, queries), gold, named_exactly, hashed)
     by_document = None
     if gold.located is not None:
-        holding, held = gold.located.find(hits.ids, gold_query, queries)
+        holding, held = gold.located.find(hits.ids, queries[hits.query_of_row], queries)
         rows, matched = np.concatenate([rows, holding]), np.concatenate([matched, held])
-        by_document = np.bincount(query[holding], minlength=len(queries)) > 0
+        by_document = np.bincount(hits.query_at(holding), minlength=len(queries)) > 0
     of_document = items[gold.names_document(doc_rule)[items]]
     if not len(of_document) or not _has_documents(hits, gold, of_document, doc_rule):
         return rows, matched, by_document
-    left = np.ones(len(query), np.bool_)
+    left = np.ones(hits.offsets[-1], np.bool_)
     left[rows] = False
     rest = np.flatnonzero(left)
-    more, by_doc = _find(_docs(hits, doc_rule, rest), gold_query[rest], gold, of_document)
+    more, by_doc = _find(_docs(hits, doc_rule, rest), queries[hits.query_of_row[rest]], gold, of_document)
     if not len(more):
         return rows, matched, by_document
     documents = np.flatnonzero(np.bincount(by_doc))
     audit.count("doc_level_gold", len(documents), take_list(gold.items, documents[:3]))
     by_document = np.zeros(len(queries), np.bool_) if by_document is None else by_document
-    by_document[query[rest[more]]] = True
+    by_document[hits.query_at(rest[more])] = True
     return np.concatenate([rows, rest[more]]), np.concatenate([matched, by_doc]), by_document
 
 
-def _find(ids: Ids, gold_query: Ints, gold: Gold, items: Ints, hashed: Hashes | None = None) -> tuple[Ints, Ints]:
+def _find(
+    ids: Ids, query: Owners | Ints, gold: Gold, items: Ints, hashed: Hashes | None = None
+) -> tuple[Ints, Ints]:
     names = gold.packed[items] if isinstance(ids, np.ndarray) else take_list(gold.items, items)
     owners = np.searchsorted(gold.offsets, items, "right") - 1
-    rows, at = find(ids, gold_query, names, owners, hashed)
+    rows, at = find(ids, query, names, owners, hashed)
     return rows, items[at]
 
 

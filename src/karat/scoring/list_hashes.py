@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from karat.data.ids import Hashes, Ids, Ints, as_list, hashes, take
+from karat.data.ids import Hashes, Ids, Ints, as_list, hashes
+from karat.data.native import native
 from karat.data.packed_ids import pack
 from karat.scoring.judged import Judged
 
@@ -22,30 +23,36 @@ def list_hashes(judged: Judged) -> Hashes | None:
     hits = judged.hits
     if hits is None:
         return None
-    found = np.zeros((judged.n, len(DEPTHS) + 1), np.uint64)
-    query, rows = judged.top(DEPTHS[-1])
-    sums = _prefix_sums(take(hits.ids, rows), query, judged.n)
-    counts = np.minimum(judged.depth, DEPTHS[-1])
-    first = np.cumsum(counts) - counts
-    for column, depth in enumerate(DEPTHS):
-        found[:, column] = sums[first + np.minimum(counts, depth)] - sums[first]
-    if int(judged.depth.max(initial=0)) <= DEPTHS[-1]:
-        found[:, -1] = found[:, -2]
-        return found
-    ids = hits.ids if judged.order is None else take(hits.ids, judged.order)
-    sums = _prefix_sums(ids, hits.query_of_row, judged.n)
-    found[:, -1] = sums[hits.offsets[1:]] - sums[hits.offsets[:-1]]
+    hashed = hits.hashed if isinstance(hits.ids, np.ndarray) else stable_hashes(hits.ids)
+    assert hashed is not None
+    library = native()
+    if library is None:
+        return _plain(hashed if judged.order is None else hashed[judged.order], hits.offsets)
+    found = np.empty((judged.n, len(DEPTHS) + 1), np.uint64)
+    depths, hashed, offsets = np.array(DEPTHS), np.ascontiguousarray(hashed), np.ascontiguousarray(hits.offsets)
+    order = None if judged.order is None else np.ascontiguousarray(judged.order)
+    library.karat_list_hashes(
+        hashed.ctypes.data,
+        None if order is None else order.ctypes.data,
+        offsets.ctypes.data,
+        judged.n,
+        depths.ctypes.data,
+        len(depths),
+        found.ctypes.data,
+    )
     return found
 
 
-def _prefix_sums(ids: Ids, query: Ints, queries: int) -> Hashes:
+def _plain(hashed: Hashes, offsets: Ints) -> Hashes:
     """Running sums over all lists of a number for each id and its rank; differences of two are sums of a stretch."""
-    place = np.arange(len(query)) - np.searchsorted(query, np.arange(queries))[query] + 1
-    mixed = (stable_hashes(ids) ^ (place.astype(np.uint64) * _PLACE)) * _SPREAD
+    counts = np.diff(offsets)
+    place = np.arange(len(hashed)) - np.repeat(offsets[:-1], counts) + 1
+    mixed = (hashed ^ (place.astype(np.uint64) * _PLACE)) * _SPREAD
     mixed ^= mixed >> _HALF
     sums = np.zeros(len(mixed) + 1, np.uint64)
     np.cumsum(mixed * _SPREAD, out=sums[1:])
-    return sums
+    ends = [offsets[:-1] + np.minimum(counts, depth) for depth in DEPTHS] + [offsets[1:]]
+    return np.stack([sums[end] - sums[offsets[:-1]] for end in ends], axis=1)
 
 
 def stable_hashes(ids: Ids) -> Hashes:

@@ -15,38 +15,47 @@ from numpy.typing import NDArray
 from karat.data.audit import Audit
 from karat.data.hits import Hits
 from karat.data.ids import Bools, Floats, Ints, take_list
+from karat.data.score_order import compared
 from karat.scoring.options import CountingOptions
 
 _Key = NDArray[np.floating[Any]]
+_FEW = 16  # moved rows are few if they are less than one in so many
 
 
-def rank_order(hits: Hits, query: Ints, rows: Ints, depth: int, rules: CountingOptions) -> Ints | None:
+def rank_order(hits: Hits, rows: Ints, depth: int, rules: CountingOptions) -> Ints | None:
     """The row at each place of the ranking, or None where rows are in ranking order already.
 
     Exact for the places of `rows` (the judged hits) and for the first `depth` places of every query.
     """
-    key = _sort_key(hits, query, rules)
+    if hits.rank is None and hits.score is not None:
+        scores = hits.score_order(rules.score_width)
+        if scores.complete.all() and not scores.unsorted.any():  # the usual case
+            settled = rules.ties == "listed" or not scores.has_ties.any()
+            return None if settled else _settle_ties(hits, scores.tied, None, rows, depth)
+    query = hits.query_of_row
+    key = _sort_key(hits, rules)
     if key is None:
         return None
     order = _sorted(key, query)
     ordered = key if order is None else key[order]
     tied = _neighbours(query, ordered[1:] == ordered[:-1])
     if tied.any() and (hits.rank is not None or hits.score is None):
-        tied &= _scored(hits, query)[query[1:]]  # equal ranks stay as listed
+        tied &= _scored(hits)[query[1:]]  # equal ranks stay as listed
     if rules.ties == "listed" or not tied.any():
         return order
-    return _settle_ties(hits, query, tied, order, rows, depth)
+    return _settle_ties(hits, np.concatenate([[False], tied]), order, rows, depth)
 
 
 def inspect_order(hits: Hits, audit: Audit, rules: CountingOptions) -> None:
     """Count irregular ranks and scores, before anything is cut or removed."""
-    query = hits.query_of_row
-    ranked, scored = _ranked(hits, query), _scored(hits, query)
+    if hits.score is not None:
+        hits.score_order(rules.score_width)  # shared by all that follows
+    ranked, scored = _ranked(hits), _scored(hits)
     if hits.rank is not None:
-        _inspect_ranks(hits, query, hits.rank, ranked, audit)
+        _inspect_ranks(hits, hits.rank, ranked, audit)
     if hits.score is not None and scored.any():
-        _inspect_scores(hits, query, hits.score, scored, audit, rules)
-    _inspect_partial(hits, query, ranked | scored, audit)
+        _inspect_scores(hits, hits.score, scored, audit, rules)
+    _inspect_partial(hits, ranked | scored, audit)
     if hits.rowwise:
         _count_queries("row_order", hits, np.flatnonzero(listed_only(hits)), audit, ~(ranked | scored))
     elif rules.scores is not None:
@@ -64,7 +73,7 @@ def listed_only(hits: Hits) -> Bools:
 
 def score_decides(hits: Hits) -> Bools:
     """Queries with hits whose order the score decides."""
-    return _scored(hits, hits.query_of_row) & (np.diff(hits.offsets) > 0)
+    return _scored(hits) & (np.diff(hits.offsets) > 0)
 
 
 def sorted_by_id(hits: Hits, queries: Ints) -> tuple[list[int], int]:
@@ -87,34 +96,32 @@ def score_slopes(hits: Hits) -> tuple[int, int, Ints]:
     scores each of the first has. Only for lists whose order the score decides."""
     if hits.score is None or len(hits.score) < 2:
         return 0, 0, np.zeros(0, np.int64)
-    query, score, size = hits.query_of_row, hits.score, len(hits.queries)
-    decides, rising = _scored(hits, query), _neighbours(query, score[1:] > score[:-1])
-    if not rising.any():  # then scores fall where the last is lower than the first
-        filled = np.flatnonzero(decides & (np.diff(hits.offsets) > 0))
-        falling = score[hits.offsets[filled]] > score[hits.offsets[filled + 1] - 1]
-        return 0, int(falling.sum()), np.zeros(0, np.int64)
-    falls = np.bincount(query[1:][_neighbours(query, score[1:] < score[:-1])], minlength=size)
-    rises = np.bincount(query[1:][rising], minlength=size)
-    only = decides & (rises > 0) & (falls == 0)
-    return int(only.sum()), int((decides & (falls > 0)).sum()), rises[only] + 1
+    scores, decides = hits.score_order(), _scored(hits)
+    only = decides & scores.rises & ~scores.falls
+    distinct = np.zeros(0, np.int64)
+    if only.any():
+        query, score = hits.query_of_row, hits.score
+        rises = query[1:][_neighbours(query, score[1:] > score[:-1])]
+        distinct = np.bincount(rises, minlength=len(only))[only] + 1
+    return int(only.sum()), int((decides & scores.falls).sum()), distinct
 
 
-def _inspect_scores(
-    hits: Hits, query: Ints, score: Floats, scored: Bools, audit: Audit, rules: CountingOptions
-) -> None:
-    key = -_compared(score, rules)
-    order = _sorted(key, query)
-    ordered = key if order is None else key[order]
-    tied = np.flatnonzero(_neighbours(query, ordered[1:] == ordered[:-1]))
-    if not len(tied):
-        return
-    code = "score_ties" if rules.ties == "id" else "listed_ties"
-    _count_queries(code, hits, query[1:][tied], audit, scored)
-    exact = score if order is None else score[order]
-    _count_queries("score_width", hits, query[1:][tied[exact[tied + 1] != exact[tied]]], audit, scored)
+def _inspect_scores(hits: Hits, score: Floats, scored: Bools, audit: Audit, rules: CountingOptions) -> None:
+    scores = hits.score_order(rules.score_width)
+    tied, rounded = np.flatnonzero(scores.has_ties), np.flatnonzero(scores.rounded)
+    if scores.unsorted.any():
+        query, key = hits.query_of_row, -compared(score, rules.score_width)
+        order = np.lexsort((key, query))
+        ordered, exact = key[order], score[order]
+        rows = np.flatnonzero(_neighbours(query, ordered[1:] == ordered[:-1]))
+        tied, rounded = query[1:][rows], query[1:][rows[exact[rows + 1] != exact[rows]]]
+    if len(tied):
+        _count_queries("score_ties" if rules.ties == "id" else "listed_ties", hits, tied, audit, scored)
+        _count_queries("score_width", hits, rounded, audit, scored)
 
 
-def _inspect_ranks(hits: Hits, query: Ints, rank: Floats, ranked: Bools, audit: Audit) -> None:
+def _inspect_ranks(hits: Hits, rank: Floats, ranked: Bools, audit: Audit) -> None:
+    query = hits.query_of_row
     place = np.arange(len(query)) - hits.offsets[query] + 1
     order = None
     if not (rank == place).all():
@@ -129,18 +136,18 @@ def _inspect_ranks(hits: Hits, query: Ints, rank: Floats, ranked: Bools, audit: 
         _count_queries("rank_against_score", hits, query[1:][rises], audit, ranked)
 
 
-def _inspect_partial(hits: Hits, query: Ints, settled: Bools, audit: Audit) -> None:
+def _inspect_partial(hits: Hits, settled: Bools, audit: Audit) -> None:
     said = np.zeros(len(hits.queries), np.bool_)
     for column in (hits.rank, hits.score):
         if column is not None and not settled.all():
-            said[query[~np.isnan(column)]] = True
+            said[hits.query_of_row[~np.isnan(column)]] = True
     _count_queries("partial_order", hits, np.flatnonzero(said), audit, ~settled)
 
 
 def drop_repeats(hits: Hits, audit: Audit, rules: CountingOptions) -> Hits:
     """Keep the first occurrence of every id in its query."""
     query = hits.query_of_row
-    order = rank_order(hits, query, np.arange(len(query)), 0, rules)
+    order = rank_order(hits, np.arange(len(query)), 0, rules)
     ids = take_list(hits.ids, np.arange(len(query)))
     seen: set[tuple[int, str]] = set()
     keep = np.ones(len(query), np.bool_)
@@ -153,49 +160,41 @@ def drop_repeats(hits: Hits, audit: Audit, rules: CountingOptions) -> Hits:
     return hits.select_rows(np.flatnonzero(keep))
 
 
-def _compared(score: Floats, rules: CountingOptions) -> _Key:
-    """Scores at the precision of comparison. What 32 bits cannot hold is infinite, as in trec_eval."""
-    if rules.score_width == 64:
-        return score
-    with np.errstate(over="ignore"):
-        return score.astype(np.float32)
-
-
-def _sort_key(hits: Hits, query: Ints, rules: CountingOptions) -> _Key | None:
+def _sort_key(hits: Hits, rules: CountingOptions) -> _Key | None:
     """The sort key of each hit, lowest first: its rank, its negated score, or its position. None: as listed.
 
     Each query uses what all of its hits have.
     """
-    ranked, scored = _ranked(hits, query), _scored(hits, query)
+    ranked, scored = _ranked(hits), _scored(hits)
     if hits.rank is not None and ranked.all():
         return hits.rank
     if hits.score is not None and scored.all():
-        return -_compared(hits.score, rules)
+        return -compared(hits.score, rules.score_width)
     if not (ranked.any() or scored.any()):
         return None
+    query = hits.query_of_row
     position = np.arange(len(query), dtype=np.float64)
-    by_score = position if hits.score is None else -_compared(hits.score, rules)
+    by_score = position if hits.score is None else -compared(hits.score, rules.score_width)
     by_rank = position if hits.rank is None else hits.rank
     return np.where(ranked[query], by_rank, np.where(scored[query], by_score, position))
 
 
-def _ranked(hits: Hits, query: Ints) -> Bools:
+def _ranked(hits: Hits) -> Bools:
     """Queries all of whose hits have a rank."""
-    return _complete(hits.rank, query, len(hits.queries))
-
-
-def _scored(hits: Hits, query: Ints) -> Bools:
-    """Queries whose order is decided by score."""
-    return _complete(hits.score, query, len(hits.queries)) & ~_ranked(hits, query)
-
-
-def _complete(column: Floats | None, query: Ints, size: int) -> Bools:
-    if column is None:
+    size = len(hits.queries)
+    if hits.rank is None:
         return np.zeros(size, np.bool_)
-    gaps = np.isnan(column)
+    gaps = np.isnan(hits.rank)
     if not gaps.any():
         return np.ones(size, np.bool_)
-    return np.asarray(np.bincount(query[gaps], minlength=size) == 0)
+    return np.asarray(np.bincount(hits.query_of_row[gaps], minlength=size) == 0)
+
+
+def _scored(hits: Hits) -> Bools:
+    """Queries whose order is decided by score."""
+    if hits.score is None:
+        return np.zeros(len(hits.queries), np.bool_)
+    return hits.score_order().complete & ~_ranked(hits)
 
 
 def _sorted(key: _Key, query: Ints) -> Ints | None:
@@ -209,13 +208,12 @@ def _neighbours(query: Ints, holds: Bools) -> Bools:
     return together & holds
 
 
-def _settle_ties(hits: Hits, query: Ints, tied: Bools, order: Ints | None, rows: Ints, depth: int) -> Ints | None:
+def _settle_ties(hits: Hits, tied: Bools, order: Ints | None, rows: Ints, depth: int) -> Ints | None:
     """Sort by id, descending, inside the runs of equal score that hold a judged hit or reach the top.
 
-    `tied[i]`: places i and i + 1 of the ranking have the same query and score.
+    `tied[i]`: places i − 1 and i of the ranking have the same query and score.
     """
-    n = len(query)
-    edges = np.concatenate([[False], tied, [False]])
+    edges = np.append(tied, False)
     looked_at = np.concatenate([places_of(order, rows), _top_places(hits, depth)])
     looked_at = looked_at[edges[looked_at] | edges[looked_at + 1]]
     if not len(looked_at):
@@ -226,10 +224,10 @@ def _settle_ties(hits: Hits, query: Ints, tied: Bools, order: Ints | None, rows:
     sizes = ends - starts
     run = np.repeat(np.arange(len(starts)), sizes)
     places = np.arange(len(run)) + (starts - (np.cumsum(sizes) - sizes))[run]
-    order = np.arange(n) if order is None else order
-    ids = take_list(hits.ids, order[places])
+    ids = take_list(hits.ids, places if order is None else order[places])
     wrong = np.fromiter(map(lt, ids, islice(ids, 1, None)), np.bool_, len(ids) - 1) & (run[1:] == run[:-1])
     if wrong.any():
+        order = np.arange(len(tied)) if order is None else order
         unsorted = np.bincount(run[1:][wrong], minlength=len(starts)).astype(np.bool_)
         pairs = starts[unsorted & (sizes == 2)]  # most ties are of two hits
         order[pairs], order[pairs + 1] = order[pairs + 1], order[pairs]
@@ -248,6 +246,11 @@ def places_of(order: Ints | None, rows: Ints) -> Ints:
     """The places of the given rows in the ranking."""
     if order is None:
         return rows
+    moved = np.flatnonzero(order != np.arange(len(order)))
+    if len(moved) < len(order) // _FEW:  # mostly tied hits only
+        moved = moved[np.argsort(order[moved])]
+        at = np.minimum(np.searchsorted(order[moved], rows), len(moved) - 1)
+        return np.where(order[moved[at]] == rows, moved[at], rows) if len(moved) else rows
     inverse = np.empty(len(order), np.int64)
     inverse[order] = np.arange(len(order))
     return inverse[rows]

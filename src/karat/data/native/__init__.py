@@ -1,4 +1,4 @@
-"""Loads the native reader (reader.c) on first use; None where it is not available: the plain reader reads then.
+"""Loads the native reader (reader.c, lists.c) on first use; None where it is not available: the plain reader reads then.
 
 `KARAT_PURE=1` disables it. A library built from another source than the one next to it is ignored.
 """
@@ -7,38 +7,40 @@ from __future__ import annotations
 
 import ctypes
 import os
-import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-SOURCE = Path(__file__).with_name("reader.c")
 LIBRARY = Path(__file__).with_name("_reader.so")
-_ABI = 3
+_ABI = 4
 _POINTER, _WHOLE = ctypes.c_void_p, ctypes.c_int64
 # Arguments and result of every function.
 _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
     "karat_lines": ([_POINTER, _WHOLE, _POINTER], _WHOLE),
     "karat_table": ([_POINTER, _WHOLE, _POINTER], _WHOLE),
-    "karat_pack": ([_POINTER, _POINTER, _POINTER, _WHOLE, _WHOLE, _POINTER], None),
+    "karat_pack": ([_POINTER, _WHOLE, _POINTER, _POINTER, _WHOLE, _WHOLE, _POINTER, _POINTER], None),
     "karat_join": ([_POINTER, _POINTER, _POINTER, _WHOLE, _POINTER], _WHOLE),
     "karat_hash": ([_POINTER, _WHOLE, _WHOLE, _POINTER], None),
     "karat_repeats": ([_POINTER, _POINTER, _WHOLE], _WHOLE),
     "karat_index": ([_POINTER, _WHOLE, _POINTER, ctypes.c_uint64, _POINTER, _WHOLE], None),
     "karat_find": (
-        [_POINTER, _POINTER, ctypes.c_uint64, _POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER, _POINTER],
+        [_POINTER, _POINTER, ctypes.c_uint64, _POINTER, _WHOLE, _POINTER, _POINTER, _POINTER, _WHOLE, _POINTER, _POINTER],
         _WHOLE,
     ),
+    "karat_list_hashes": ([_POINTER, _POINTER, _POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER], None),
+    "karat_order": ([_POINTER, _POINTER, _WHOLE, _WHOLE, _POINTER, _POINTER], None),
 }
 
 
 @cache
 def _loaded(path: str) -> Any:
+    from karat.data.native.build import checksum
+
     try:
         library = ctypes.CDLL(path)
         for name in ("karat_abi", "karat_source"):
             getattr(library, name).restype = _WHOLE
-        if library.karat_abi() != _ABI or library.karat_source() != zlib.crc32(SOURCE.read_bytes()):
+        if library.karat_abi() != _ABI or library.karat_source() != checksum():
             return None
         for name, (arguments, answer) in _FUNCTIONS.items():
             function = getattr(library, name)

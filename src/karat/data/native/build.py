@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("reader.c")
+SOURCES = [Path(__file__).with_name(name) for name in ("reader.c", "lists.c")]
 LIBRARY = Path(__file__).with_name("_reader.so")
 _FLAGS = ("-std=c11", "-O3", "-shared", "-fPIC")
 
 
+def checksum() -> int:
+    """Of the source; the library has it too, so that a stale one is noticed."""
+    return zlib.crc32(b"".join(source.read_bytes() for source in SOURCES))
+
+
 def compiler() -> str | None:
     """The C compiler of this machine, or the one named in CC."""
+    import shutil
+
     named = os.environ.get("CC")
     return shutil.which(named) if named else next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 
 
 def compile_reader(target: Path = LIBRARY, flags: Sequence[str] = _FLAGS) -> str | None:
     """Write the library; on failure return the reason."""
+    import subprocess  # only here: every command reads the checksum
+
     cc = compiler()
     if cc is None:
         return "no C compiler"
     made = target.with_name(f"{target.name}.{os.getpid()}")  # a process may be running the old one
-    stamp = f"-DKARAT_SOURCE={zlib.crc32(SOURCE.read_bytes())}ll"
-    command = [cc, *flags, stamp, "-o", str(made), str(SOURCE), "-lm"]
+    stamp = f"-DKARAT_SOURCE={checksum()}ll"
+    command = [cc, *flags, stamp, "-o", str(made), *map(str, SOURCES), "-lm"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -1,4 +1,4 @@
-/* Reads blocks of JSON Lines and TREC files into plain arrays, and looks ids up by their hashes.
+/* Reads blocks of JSON Lines and TREC files into plain arrays.
 
    Nothing here knows Python: numbers and spans of bytes come out, and every function may be called from several threads.
    A block that is not fully understood is refused with a code; the plain reader then reads it, so what is accepted
@@ -33,21 +33,32 @@ enum { PLAIN_TEXT = 1, ESCAPED_TEXT = 2, OTHER_VALUE = 4, LACKING = 8, DIFFERENT
 
 enum { MAX_FIELDS = 256, MAX_COLUMNS = 16, MAX_LISTS = 4, MAX_PLACES = 64, MAX_DEPTH = 64, MAX_STAGES = 8 };
 
-int64_t karat_abi(void) { return 3; }
+int64_t karat_abi(void) { return 4; }
 int64_t karat_source(void) { return KARAT_SOURCE; }
 
 /* ---- bytes ---- */
 
-static int is_utf8(at_t p, at_t end) {
+/* Whether all of it is UTF-8, without a NUL. */
+static int is_text(at_t p, at_t end) {
     while (p < end) {
+#if defined(__SSE2__)
+        const __m128i zero = _mm_setzero_si128();
+        while (end - p >= 32) {
+            __m128i x = _mm_loadu_si128((const __m128i *)p), y = _mm_loadu_si128((const __m128i *)(p + 16));
+            __m128i odd = _mm_or_si128(_mm_or_si128(x, y), _mm_cmpeq_epi8(_mm_min_epu8(x, y), zero));
+            if (_mm_movemask_epi8(odd)) break;
+            p += 32;
+        }
+#endif
         while (end - p >= 8) {
             uint64_t word;
             memcpy(&word, p, 8);
-            if (word & 0x8080808080808080ull) break;
+            if ((word | (word - 0x0101010101010101ull)) & 0x8080808080808080ull) break; /* not ASCII, or perhaps NUL */
             p += 8;
         }
         if (p == end) break;
         uint8_t c = *p++;
+        if (!c) return 0;
         if (c < 0x80) continue;
         int more;
         uint8_t low = 0x80, high = 0xBF; /* of the second byte: no overlong form, no surrogate, nothing above U+10FFFF */
@@ -140,9 +151,27 @@ static int divided(uint64_t digits, int decimals, double *value) {
 
 /* A number as JSON writes it; NULL for anything else. */
 static at_t read_number(at_t p, at_t end, number_t *number) {
+    at_t first, point;
     int negative = p < end && *p == '-', decimals = 0, digits = 0, zeros = 1;
     uint64_t whole = 0;
-    at_t first = p += negative;
+    first = p += negative;
+    at_t near = end - p > 16 ? p + 16 : end; /* most numbers are short: 15 digits and a point */
+    while (p < near && is_digit(*p)) whole = whole * 10 + (uint64_t)(*p++ - '0');
+    point = p;
+    if (p < near && *p == '.')
+        for (p++; p < near && is_digit(*p); p++) whole = whole * 10 + (uint64_t)(*p - '0');
+    if (point > first && p != point + 1 && (p < near || p == end) && (p == end || (*p | 0x20) != 'e') &&
+        (*first != '0' || point - first == 1) && whole && FLT_EVAL_METHOD == 0) {
+        number->value = (double)whole / TENS[p > point ? p - point - 1 : 0];
+        if (negative) number->value = -number->value;
+        number->exact = 1;
+        number->fraction = p > point;
+        number->digits = (int)(p - first);
+        number->exponent = 0;
+        return p;
+    }
+    p = first;
+    whole = 0;
     while (p < end && is_digit(*p)) {
         if (digits < 19) whole = whole * 10 + (uint64_t)(*p - '0');
         if (*p != '0') zeros = 0;
@@ -497,7 +526,7 @@ int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
     if (size < 0 || size >= INT32_MAX || asked->fields > MAX_FIELDS || asked->columns > MAX_COLUMNS) return ODD;
     at_t p = text, end = text + size;
     asked->odd_count = asked->stopped = asked->stage_count = 0;
-    if (!is_utf8(p, end)) return ODD;
+    if (!is_text(p, end)) return ODD;
     keys_t keys = {.names = asked->names, .ends = asked->ends, .count = (int32_t)asked->fields};
     items_t items = {.text = text,
                      .end = end,
@@ -670,7 +699,7 @@ int64_t karat_table(at_t text, int64_t size, table_t *asked) {
     at_t p = text, end = text + size, name = NULL;
     int64_t row = 0, line = 0, name_size = -1, stretch = -1;
     asked->odd_count = asked->longest = asked->longest_name = 0;
-    if (!is_utf8(p, end) || (size && memchr(text, 0, (size_t)size))) return ODD;
+    if (!is_text(p, end)) return ODD;
     for (; p < end; line++) {
         at_t first[6], after[6], next, start = p;
         int columns = split(p, end, first, after, &next);
@@ -709,101 +738,4 @@ int64_t karat_table(at_t text, int64_t size, table_t *asked) {
     }
     asked->stretches = stretch + 1;
     return row;
-}
-
-/* ---- pieces of a text ---- */
-
-/* Each piece into `width` bytes, filled up with NUL. */
-void karat_pack(at_t text, const uint32_t *firsts, const uint32_t *sizes, int64_t count, int64_t width, uint8_t *packed) {
-    for (int64_t i = 0; i < count; i++, packed += width) {
-        memcpy(packed, text + firsts[i], sizes[i]);
-        memset(packed + sizes[i], 0, (size_t)width - sizes[i]);
-    }
-}
-
-/* All pieces with a line break between two; returns the number of bytes. */
-int64_t karat_join(at_t text, const int64_t *firsts, const int64_t *after, int64_t count, uint8_t *joined) {
-    uint8_t *p = joined;
-    for (int64_t i = 0; i < count; i++) {
-        size_t size = (size_t)(after[i] - firsts[i]);
-        if (i) *p++ = '\n';
-        memcpy(p, text + firsts[i], size);
-        p += size;
-    }
-    return p - joined;
-}
-
-/* ---- hashes; the same as in karat/data/ids.py ---- */
-
-#define SPREAD 0x9E3779B97F4A7C15ull
-
-void karat_hash(at_t packed, int64_t count, int64_t words, uint64_t *hashes) {
-    for (int64_t i = 0; i < count; i++) {
-        uint64_t total = 0;
-        for (int64_t place = 0; place < words; place++, packed += 8) {
-            uint64_t word;
-            memcpy(&word, packed, 8);
-            word *= SPREAD + 2 * (uint64_t)place;
-            total += word ^ (word >> 32);
-        }
-        total *= SPREAD;
-        hashes[i] = total ^ (total >> 29);
-    }
-}
-
-/* Whether a hash stands twice with its owner: owner i has offsets[i] … offsets[i + 1]. -1: no memory. */
-int64_t karat_repeats(const uint64_t *hashes, const int64_t *offsets, int64_t owners) {
-    int64_t most = 0;
-    for (int64_t i = 0; i < owners; i++) if (offsets[i + 1] - offsets[i] > most) most = offsets[i + 1] - offsets[i];
-    size_t room = 16;
-    while (room < 2 * (size_t)most) room *= 2;
-    uint64_t *slots = malloc(room * sizeof *slots);
-    if (!slots) return -1;
-    int64_t repeated = 0;
-    for (int64_t i = 0; i < owners && !repeated; i++) {
-        size_t mask = 15;
-        while (mask + 1 < 2 * (size_t)(offsets[i + 1] - offsets[i])) mask = 2 * mask + 1;
-        memset(slots, 0, (mask + 1) * sizeof *slots);
-        int zero = 0; /* is the mark of an empty slot */
-        for (int64_t row = offsets[i]; row < offsets[i + 1]; row++) {
-            uint64_t hash = hashes[row];
-            if (!hash) {
-                repeated |= zero;
-                zero = 1;
-                continue;
-            }
-            size_t slot = (size_t)(hash >> 20) & mask;
-            while (slots[slot] && slots[slot] != hash) slot = (slot + 1) & mask;
-            if (slots[slot]) { repeated = 1; break; }
-            slots[slot] = hash;
-        }
-    }
-    free(slots);
-    return repeated;
-}
-
-/* Fill a table of room + 1 slots (room = 2^n - 1): number + 1 of the first of each hash, 0 = empty; and a filter of bits. */
-void karat_index(const uint64_t *hashes, int64_t count, uint32_t *slots, uint64_t room, uint64_t *bits, int64_t shift) {
-    for (int64_t i = 0; i < count; i++) {
-        uint64_t hash = hashes[i], slot = (hash >> 20) & room, bit = hash >> shift;
-        bits[bit >> 6] |= 1ull << (bit & 63);
-        while (slots[slot] && hashes[slots[slot] - 1] != hash) slot = (slot + 1) & room;
-        if (!slots[slot]) slots[slot] = (uint32_t)(i + 1);
-    }
-}
-
-/* Rows of `wanted` that are in the table, and where; returns how many. */
-int64_t karat_find(const uint64_t *hashes, const uint32_t *slots, uint64_t room, const uint64_t *bits, int64_t shift,
-                   const uint64_t *wanted, int64_t count, int64_t *rows, int64_t *found) {
-    int64_t n = 0;
-    for (int64_t i = 0; i < count; i++) {
-        uint64_t hash = wanted[i], bit = hash >> shift;
-        if (!(bits[bit >> 6] >> (bit & 63) & 1)) continue;
-        uint64_t slot = (hash >> 20) & room;
-        while (slots[slot] && hashes[slots[slot] - 1] != hash) slot = (slot + 1) & room;
-        if (!slots[slot]) continue;
-        rows[n] = i;
-        found[n++] = slots[slot] - 1;
-    }
-    return n;
 }

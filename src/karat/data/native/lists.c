@@ -1,0 +1,183 @@
+/* Ids of lists: packed, hashed and looked up; and the order of the scores beside them.
+
+   Arrays in, arrays out: karat/data says what each means, and does the same without this library. */
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "only for little-endian machines; others use the plain reader"
+#endif
+
+#define SPREAD 0x9E3779B97F4A7C15ull /* the same hashes as in karat/data/packed_ids.py */
+#define PLACE 0xD6E8FEB86659FD93ull  /* and as in karat/scoring/list_hashes.py */
+
+/* ---- pieces of a text ---- */
+
+static uint64_t finished(uint64_t total) {
+    total *= SPREAD;
+    return total ^ (total >> 29);
+}
+
+static uint64_t mixed(uint64_t word, uint64_t place) {
+    word *= SPREAD + 2 * place;
+    return word ^ (word >> 32);
+}
+
+/* Each piece into `width` bytes, filled up with NUL, and its hash, if `hashes` is given. The text has `size` bytes. */
+void karat_pack(const uint8_t *text, int64_t size, const uint32_t *firsts, const uint32_t *sizes, int64_t count,
+                int64_t width, uint8_t *packed, uint64_t *hashes) {
+    for (int64_t i = 0; i < count; i++, packed += width) {
+        uint32_t length = sizes[i], first = firsts[i];
+        uint64_t total = 0, word;
+        if ((int64_t)first + width <= size) { /* whole words may be read, and are masked */
+            for (int64_t at = 0; at < width; at += 8) {
+                memcpy(&word, text + first + at, 8);
+                int64_t left = (int64_t)length - at;
+                if (left < 8) word &= left <= 0 ? 0 : (1ull << (8 * left)) - 1;
+                memcpy(packed + at, &word, 8);
+                total += mixed(word, (uint64_t)at / 8);
+            }
+        } else {
+            memset(packed, 0, (size_t)width);
+            memcpy(packed, text + first, length);
+            for (int64_t at = 0; at < width; at += 8) {
+                memcpy(&word, packed + at, 8);
+                total += mixed(word, (uint64_t)at / 8);
+            }
+        }
+        if (hashes) hashes[i] = finished(total);
+    }
+}
+
+/* All pieces with a line break between two; returns the number of bytes. */
+int64_t karat_join(const uint8_t *text, const int64_t *firsts, const int64_t *after, int64_t count, uint8_t *joined) {
+    uint8_t *p = joined;
+    for (int64_t i = 0; i < count; i++) {
+        size_t size = (size_t)(after[i] - firsts[i]);
+        if (i) *p++ = '\n';
+        memcpy(p, text + firsts[i], size);
+        p += size;
+    }
+    return p - joined;
+}
+
+/* ---- hashes ---- */
+
+void karat_hash(const uint8_t *packed, int64_t count, int64_t words, uint64_t *hashes) {
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t total = 0, word;
+        for (int64_t place = 0; place < words; place++, packed += 8) {
+            memcpy(&word, packed, 8);
+            total += mixed(word, (uint64_t)place);
+        }
+        hashes[i] = finished(total);
+    }
+}
+
+/* Whether a hash stands twice with its owner: owner i has offsets[i] … offsets[i + 1]. -1: no memory. */
+int64_t karat_repeats(const uint64_t *hashes, const int64_t *offsets, int64_t owners) {
+    int64_t most = 0, repeated = 0;
+    for (int64_t i = 0; i < owners; i++) if (offsets[i + 1] - offsets[i] > most) most = offsets[i + 1] - offsets[i];
+    if (most >= INT32_MAX) return -1;
+    size_t room = 16;
+    while (room < 2 * (size_t)most) room *= 2;
+    uint32_t *slots = malloc(room * sizeof *slots); /* number + 1 of a row of the owner, 0 = empty */
+    if (!slots) return -1;
+    for (int64_t i = 0; i < owners && !repeated; i++) {
+        const uint64_t *own = hashes + offsets[i];
+        uint32_t count = (uint32_t)(offsets[i + 1] - offsets[i]);
+        size_t mask = 15;
+        while (mask + 1 < 2 * (size_t)count) mask = 2 * mask + 1;
+        memset(slots, 0, (mask + 1) * sizeof *slots);
+        for (uint32_t row = 0; row < count; row++) {
+            size_t slot = (size_t)(own[row] >> 20) & mask;
+            while (slots[slot] && own[slots[slot] - 1] != own[row]) slot = (slot + 1) & mask;
+            if (slots[slot]) { repeated = 1; break; }
+            slots[slot] = row + 1;
+        }
+    }
+    free(slots);
+    return repeated;
+}
+
+/* Fill a table of room + 1 slots (room = 2^n - 1): number + 1 of the first of each hash, 0 = empty; and a filter of bits. */
+void karat_index(const uint64_t *hashes, int64_t count, uint32_t *slots, uint64_t room, uint64_t *bits, int64_t shift) {
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t hash = hashes[i], slot = (hash >> 20) & room, bit = hash >> shift;
+        bits[bit >> 6] |= 1ull << (bit & 63);
+        while (slots[slot] && hashes[slots[slot] - 1] != hash) slot = (slot + 1) & room;
+        if (!slots[slot]) slots[slot] = (uint32_t)(i + 1);
+    }
+}
+
+/* Rows of `wanted` that are in the table, and where; returns how many. Rows offsets[i] … offsets[i + 1] belong to
+   queries[i], which is part of their hash in the table. */
+int64_t karat_find(const uint64_t *hashes, const uint32_t *slots, uint64_t room, const uint64_t *bits, int64_t shift,
+                   const uint64_t *wanted, const int64_t *offsets, const int64_t *queries, int64_t owners, int64_t *rows,
+                   int64_t *found) {
+    int64_t n = 0;
+    for (int64_t owner = 0; owner < owners; owner++) {
+        uint64_t salt = (uint64_t)queries[owner] * SPREAD;
+        for (int64_t i = offsets[owner]; i < offsets[owner + 1]; i++) {
+            uint64_t hash = wanted[i] ^ salt, bit = hash >> shift;
+            if (!(bits[bit >> 6] >> (bit & 63) & 1)) continue;
+            uint64_t slot = (hash >> 20) & room;
+            while (slots[slot] && hashes[slots[slot] - 1] != hash) slot = (slot + 1) & room;
+            if (!slots[slot]) continue;
+            rows[n] = i;
+            found[n++] = slots[slot] - 1;
+        }
+    }
+    return n;
+}
+
+/* Hashes of the ordered ids of each list, at each depth and over the whole list. `order`: the row at each place, or NULL. */
+void karat_list_hashes(const uint64_t *hashes, const int64_t *order, const int64_t *offsets, int64_t owners,
+                       const int64_t *depths, int64_t columns, uint64_t *found) {
+    for (int64_t owner = 0; owner < owners; owner++, found += columns + 1) {
+        uint64_t total = 0, place = 0;
+        int64_t column = 0, end = offsets[owner + 1];
+        for (int64_t at = offsets[owner]; at < end; at++) {
+            while (column < columns && (uint64_t)depths[column] == place) found[column++] = total;
+            uint64_t word = (hashes[order ? order[at] : at] ^ (++place * PLACE)) * SPREAD;
+            total += (word ^ (word >> 32)) * SPREAD;
+        }
+        while (column <= columns) found[column++] = total;
+    }
+}
+
+/* ---- scores ---- */
+
+enum { GAP = 1, FALLS = 2, RISES = 4, UNSORTED = 8, TIED = 16, ROUNDED = 32 };
+
+/* What holds somewhere in each list, with the scores of two neighbours (`narrow`: compared as 32-bit numbers); and which
+   rows are tied with the row before them. */
+void karat_order(const double *scores, const int64_t *offsets, int64_t owners, int64_t narrow, uint8_t *facts, uint8_t *tied) {
+    for (int64_t owner = 0; owner < owners; owner++) {
+        int64_t first = offsets[owner], end = offsets[owner + 1];
+        int gap = 0, falls = 0, rises = 0, above = 0, same = 0, equal = 0;
+        if (first < end) {
+            gap = scores[first] != scores[first];
+            tied[first] = 0;
+        }
+        for (int64_t i = first + 1; i < end; i++) {
+            double before = scores[i - 1], score = scores[i];
+            gap |= score != score;
+            falls |= score < before;
+            rises |= score > before;
+            equal += score == before;
+            if (narrow) {
+                float left = (float)before, right = (float)score;
+                above |= right > left;
+                same += tied[i] = left == right;
+            } else {
+                same += tied[i] = score == before;
+            }
+        }
+        if (!narrow) above = rises;
+        facts[owner] = (uint8_t)((gap ? GAP : 0) | (falls ? FALLS : 0) | (rises ? RISES : 0) | (above ? UNSORTED : 0) |
+                                 (same ? TIED : 0) | (same > equal ? ROUNDED : 0));
+    }
+}

@@ -1,0 +1,86 @@
+"""How the scores of each list are ordered: whether they fall, rise, repeat or are missing. One look at every score."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from karat.data.ids import Bools, Floats, Ints
+from karat.data.native import native
+
+_GAP, _FALLS, _RISES, _UNSORTED, _TIED, _ROUNDED = (1 << bit for bit in range(6))
+
+
+class ScoreOrder(NamedTuple):
+    """Facts of each list: what holds somewhere in it, between a hit and the one before it."""
+
+    facts: NDArray[np.uint8]
+    tied: Bools  # by row: whether its score equals that of the row before it, in the same list
+
+    @property
+    def complete(self) -> Bools:
+        """Every hit has a score."""
+        return (self.facts & _GAP) == 0
+
+    @property
+    def falls(self) -> Bools:
+        return (self.facts & _FALLS) != 0
+
+    @property
+    def rises(self) -> Bools:
+        return (self.facts & _RISES) != 0
+
+    @property
+    def unsorted(self) -> Bools:
+        """A score is above the one before it, as far as scores are compared."""
+        return (self.facts & _UNSORTED) != 0
+
+    @property
+    def has_ties(self) -> Bools:
+        return (self.facts & _TIED) != 0
+
+    @property
+    def rounded(self) -> Bools:
+        """Scores that differ are equal as far as they are compared."""
+        return (self.facts & _ROUNDED) != 0
+
+
+def compared(score: Floats, width: int) -> NDArray[np.floating]:
+    """Scores at the precision of comparison. What 32 bits cannot hold is infinite, as in trec_eval."""
+    if width == 64:
+        return score
+    with np.errstate(over="ignore"):
+        return score.astype(np.float32)
+
+
+def score_order(score: Floats, offsets: Ints, width: int) -> ScoreOrder:
+    """`width`: how many bits of a score are compared."""
+    library = native()
+    if library is None:
+        return _plain(score, offsets, width)
+    score, offsets = np.ascontiguousarray(score), np.ascontiguousarray(offsets)
+    facts, tied = np.empty(len(offsets) - 1, np.uint8), np.empty(len(score), np.bool_)
+    library.karat_order(
+        score.ctypes.data, offsets.ctypes.data, len(facts), width == 32, facts.ctypes.data, tied.ctypes.data
+    )
+    return ScoreOrder(facts, tied)
+
+
+def _plain(score: Floats, offsets: Ints, width: int) -> ScoreOrder:
+    size = len(offsets) - 1
+    query = np.repeat(np.arange(size), np.diff(offsets))
+    together, key = query[1:] == query[:-1], compared(score, width)
+    tied = together & (key[1:] == key[:-1])
+    facts = np.zeros(size, np.uint8)
+    for fact, rows in (
+        (_GAP, query[np.isnan(score)]),
+        (_FALLS, query[1:][together & (score[1:] < score[:-1])]),
+        (_RISES, query[1:][together & (score[1:] > score[:-1])]),
+        (_UNSORTED, query[1:][together & (key[1:] > key[:-1])]),
+        (_TIED, query[1:][tied]),
+        (_ROUNDED, query[1:][tied & (score[1:] != score[:-1])]),
+    ):
+        facts[rows] |= fact
+    return ScoreOrder(facts, np.concatenate([np.zeros(min(1, len(score)), np.bool_), tied]))
