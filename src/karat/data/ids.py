@@ -289,7 +289,8 @@ class HashTable:
     def find_owned(self, wanted: Hashes, owners: Owners) -> tuple[Ints, Ints]:
         """The same, with `keys(wanted, query)` in the table. Only with the native reader."""
         assert self._slots is not None
-        wanted, offsets, queries = map(np.ascontiguousarray, (wanted, *owners))
+        wanted, offsets = np.ascontiguousarray(wanted), np.ascontiguousarray(owners.offsets)
+        queries = np.ascontiguousarray(owners.queries)
         rows, at = np.empty((2, len(wanted)), np.int64)
         found = native().karat_find(
             self._table.ctypes.data,

@@ -45,21 +45,11 @@ def gather(text: bytes, first: Ints, sizes: Ints) -> Packed:
     return packed
 
 
-def packed_pieces(
-    text: bytes,
-    first: NDArray[np.uint32],
-    sizes: NDArray[np.uint32],
-    longest: int,
-    hashed: Hashes | None = None,
-) -> Packed:
-    """Pieces of a text, by the native reader. They must be inside it, and none may be longer than `longest`.
-
-    `hashed`: where their hashes go.
-    """
+def packed_pieces(text: bytes, first: NDArray[np.uint32], sizes: NDArray[np.uint32], longest: int) -> Packed:
+    """Pieces of a text, by the native reader. They must be inside it, and none may be longer than `longest`."""
     packed: Packed = np.empty(len(first), f"S{max(1, -(-longest // WORD)) * WORD}")
     pieces = (text, len(text), first.ctypes.data, sizes.ctypes.data, len(first))
-    into = None if hashed is None else hashed.ctypes.data
-    native().karat_pack(*pieces, packed.itemsize, packed.ctypes.data, into)
+    native().karat_pack(*pieces, packed.itemsize, packed.ctypes.data)
     return packed
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,32 +22,35 @@ class ScoreOrder(NamedTuple):
     @property
     def complete(self) -> Bools:
         """Every hit has a score."""
-        return (self.facts & _GAP) == 0
+        return ~self._has(_GAP)
 
     @property
     def falls(self) -> Bools:
-        return (self.facts & _FALLS) != 0
+        return self._has(_FALLS)
 
     @property
     def rises(self) -> Bools:
-        return (self.facts & _RISES) != 0
+        return self._has(_RISES)
 
     @property
     def unsorted(self) -> Bools:
         """A score is above the one before it, as far as scores are compared."""
-        return (self.facts & _UNSORTED) != 0
+        return self._has(_UNSORTED)
 
     @property
     def has_ties(self) -> Bools:
-        return (self.facts & _TIED) != 0
+        return self._has(_TIED)
 
     @property
     def rounded(self) -> Bools:
         """Scores that differ are equal as far as they are compared."""
-        return (self.facts & _ROUNDED) != 0
+        return self._has(_ROUNDED)
+
+    def _has(self, fact: int) -> Bools:
+        return np.asarray(self.facts & np.uint8(fact), np.bool_)
 
 
-def compared(score: Floats, width: int) -> NDArray[np.floating]:
+def compared(score: Floats, width: int) -> NDArray[np.floating[Any]]:
     """Scores at the precision of comparison. What 32 bits cannot hold is infinite, as in trec_eval."""
     if width == 64:
         return score

@@ -17,6 +17,7 @@ from karat.data.audit import Audit
 from karat.data.hits import Hits, Run, Ungrouped
 from karat.data.ids import Floats, Ids, Ints, Seen, as_list, joined_ids, size_of, take
 from karat.data.native import native
+from karat.data.packed_ids import WORD
 from karat.errors import InputError
 from karat.formats.base import Begun, Source, changed_while_read, source_parts
 from karat.formats.layout import grouped_rows, refuse_other_system
@@ -200,8 +201,10 @@ class TrecRun(Run):
     def _blocks(self) -> Iterator[Hits]:
         """Read block by block; consecutive lines of a query are in one block."""
         begin = self._source.begin or 0
+        width = WORD
         for block, size in _whole_queries(self._source):
-            rows = read_rows(block, columns=5, number=4, size=size)
+            rows = read_rows(block, columns=5, number=4, size=size, width=width)
+            width = width if rows is None else rows.ids.itemsize
             yield self._framed(block[:size], begin) if rows is None else self._of_rows(rows, begin, block)
             begin += size
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from karat.data.ids import LONGEST, Floats, Hashes, Ints, Packed
 from karat.data.native import native
-from karat.data.packed_ids import joined_pieces, packed_pieces
+from karat.data.packed_ids import WORD, joined_pieces
 from karat.errors import InputError
 
 _LARGEST = 1 << 30  # bytes of a block
 _LEAST = 16  # minimum bytes of a line, for a first guess
-_FULL = -3
+_FULL, _WIDE = -3, -4
 
 
 class TrecRows(NamedTuple):
@@ -37,10 +37,10 @@ class _Asked(ctypes.Structure):
     """`table_t` of reader.c."""
 
     _fields_ = [
-        *((name, ctypes.c_int64) for name in ("columns", "exactly", "number", "row_room", "odd_room")),
-        *((name, ctypes.c_void_p) for name in ("numbers", "firsts", "sizes", "starts", "names", "name_sizes")),
+        *((name, ctypes.c_int64) for name in ("columns", "exactly", "number", "row_room", "odd_room", "width")),
+        *((name, ctypes.c_void_p) for name in ("numbers", "ids", "hashes", "starts", "names", "name_sizes")),
         *((name, ctypes.c_void_p) for name in ("lines", "counts", "odd")),
-        *((name, ctypes.c_int64) for name in ("odd_count", "stretches", "longest", "longest_name")),
+        *((name, ctypes.c_int64) for name in ("odd_count", "stretches", "longest")),
     ]
 
 
@@ -49,14 +49,16 @@ class _Room(threading.local):
 
     rows = 0
 
-    def make(self, rows: int) -> None:
-        if rows <= self.rows:
-            return
-        self.rows = rows
-        self.numbers = np.empty(rows, np.float64)
-        self.firsts, self.sizes = np.empty(rows, np.uint32), np.empty(rows, np.uint32)
-        self.starts, self.names, self.name_sizes, self.lines, self.counts = np.empty((5, rows), np.int64)
-        self.odd = np.empty((rows, 3), np.int64)
+    def make(self, rows: int, width: int) -> None:
+        """`width`: bytes of an id."""
+        if rows > self.rows:
+            self.rows = rows
+            self.numbers, self.hashes = np.empty(rows, np.float64), np.empty(rows, np.uint64)
+            self.starts, self.names, self.name_sizes, self.lines, self.counts = np.empty((5, rows), np.int64)
+            self.odd = np.empty((rows, 3), np.int64)
+            self.ids = np.empty(rows * width, np.uint8)
+        elif self.rows * width > len(self.ids):
+            self.ids = np.empty(self.rows * width, np.uint8)
 
 
 _LONGEST_NUMBER = 4096  # characters; for longer ones Python takes seconds to reject them
@@ -64,16 +66,17 @@ _room = _Room()
 
 
 def read_rows(
-    block: bytes, *, columns: int, number: int, exactly: bool = False, size: int | None = None
+    block: bytes, *, columns: int, number: int, exactly: bool = False, size: int | None = None, width: int = WORD
 ) -> TrecRows | None:
     """Query, id and number of every line of a block; None where the plain reader must read them.
 
     `columns`: how many there are, at least or exactly. `size`: how many bytes of the block count; all, if None.
+    `width`: bytes of an id, as far as is known.
     """
     size = len(block) if size is None else size
     if native() is None or size > _LARGEST:
         return None
-    _room.make(size // _LEAST + 1)
+    _room.make(size // _LEAST + 1, width)
     while True:
         arrays = {name: made.ctypes.data for name, made in _room.__dict__.items() if isinstance(made, np.ndarray)}
         asked = _Asked(
@@ -82,26 +85,30 @@ def read_rows(
             number=number,
             row_room=_room.rows,
             odd_room=_room.rows,
+            width=width,
             **arrays,
         )
         rows = native().karat_table(block, size, ctypes.byref(asked))
-        if rows != _FULL:
+        if rows == _FULL:
+            _room.make(4 * _room.rows, width)  # this ends: a row takes more than a byte
+        elif rows == _WIDE and asked.longest <= LONGEST:
+            width = -(-asked.longest // WORD) * WORD
+            _room.make(_room.rows, width)
+        else:
             break
-        _room.make(4 * _room.rows)  # this ends: a row takes more than a byte
-    if rows <= 0 or asked.longest > LONGEST:
+    if rows <= 0:
         return None
     numbers = _room.numbers[:rows].copy()
     if not _read_odd(numbers, block, _room.odd[: asked.odd_count]):
         return None
-    first, size = _room.names[: asked.stretches], _room.name_sizes[: asked.stretches]
-    hashed = np.empty(rows, np.uint64)
+    first, sizes = _room.names[: asked.stretches], _room.name_sizes[: asked.stretches]
     return TrecRows(
-        joined_pieces(block, first, first + size).decode().split("\n"),
+        joined_pieces(block, first, first + sizes).decode().split("\n"),
         _room.counts[: asked.stretches].copy(),
         _room.starts[: asked.stretches].copy(),
         _room.lines[: asked.stretches].copy(),
-        packed_pieces(block, _room.firsts[:rows], _room.sizes[:rows], asked.longest, hashed),
-        hashed,
+        _room.ids[: rows * width].copy().view(f"S{width}"),
+        _room.hashes[:rows].copy(),
         numbers,
     )
 

@@ -216,9 +216,7 @@ def _match(
     return np.concatenate([rows, rest[more]]), np.concatenate([matched, by_doc]), by_document
 
 
-def _find(
-    ids: Ids, query: Owners | Ints, gold: Gold, items: Ints, hashed: Hashes | None = None
-) -> tuple[Ints, Ints]:
+def _find(ids: Ids, query: Owners | Ints, gold: Gold, items: Ints, hashed: Hashes | None = None) -> tuple[Ints, Ints]:
     names = gold.packed[items] if isinstance(ids, np.ndarray) else take_list(gold.items, items)
     owners = np.searchsorted(gold.offsets, items, "right") - 1
     rows, at = find(ids, query, names, owners, hashed)

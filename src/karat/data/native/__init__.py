@@ -1,4 +1,4 @@
-"""Loads the native reader (reader.c, lists.c) on first use; None where it is not available: the plain reader reads then.
+"""Loads the native reader (reader.c, lists.c) on first use. Where there is none, the plain reader reads.
 
 `KARAT_PURE=1` disables it. A library built from another source than the one next to it is ignored.
 """
@@ -18,13 +18,25 @@ _POINTER, _WHOLE = ctypes.c_void_p, ctypes.c_int64
 _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
     "karat_lines": ([_POINTER, _WHOLE, _POINTER], _WHOLE),
     "karat_table": ([_POINTER, _WHOLE, _POINTER], _WHOLE),
-    "karat_pack": ([_POINTER, _WHOLE, _POINTER, _POINTER, _WHOLE, _WHOLE, _POINTER, _POINTER], None),
+    "karat_pack": ([_POINTER, _WHOLE, _POINTER, _POINTER, _WHOLE, _WHOLE, _POINTER], None),
     "karat_join": ([_POINTER, _POINTER, _POINTER, _WHOLE, _POINTER], _WHOLE),
     "karat_hash": ([_POINTER, _WHOLE, _WHOLE, _POINTER], None),
     "karat_repeats": ([_POINTER, _POINTER, _WHOLE], _WHOLE),
     "karat_index": ([_POINTER, _WHOLE, _POINTER, ctypes.c_uint64, _POINTER, _WHOLE], None),
     "karat_find": (
-        [_POINTER, _POINTER, ctypes.c_uint64, _POINTER, _WHOLE, _POINTER, _POINTER, _POINTER, _WHOLE, _POINTER, _POINTER],
+        [
+            _POINTER,
+            _POINTER,
+            ctypes.c_uint64,
+            _POINTER,
+            _WHOLE,
+            _POINTER,
+            _POINTER,
+            _POINTER,
+            _WHOLE,
+            _POINTER,
+            _POINTER,
+        ],
         _WHOLE,
     ),
     "karat_list_hashes": ([_POINTER, _POINTER, _POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER], None),

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-SOURCES = [Path(__file__).with_name(name) for name in ("reader.c", "lists.c")]
+SOURCES = [Path(__file__).with_name(name) for name in ("reader.c", "lists.c", "hash.h")]
 LIBRARY = Path(__file__).with_name("_reader.so")
 _FLAGS = ("-std=c11", "-O3", "-shared", "-fPIC")
 
@@ -35,7 +35,7 @@ def compile_reader(target: Path = LIBRARY, flags: Sequence[str] = _FLAGS) -> str
         return "no C compiler"
     made = target.with_name(f"{target.name}.{os.getpid()}")  # a process may be running the old one
     stamp = f"-DKARAT_SOURCE={checksum()}ll"
-    command = [cc, *flags, stamp, "-o", str(made), *map(str, SOURCES), "-lm"]
+    command = [cc, *flags, stamp, f"-I{Path(__file__).parent}", "-o", str(made), *(str(path) for path in SOURCES if path.suffix == ".c"), "-lm"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -6,49 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "only for little-endian machines; others use the plain reader"
-#endif
+#include "hash.h"
 
-#define SPREAD 0x9E3779B97F4A7C15ull /* the same hashes as in karat/data/packed_ids.py */
-#define PLACE 0xD6E8FEB86659FD93ull  /* and as in karat/scoring/list_hashes.py */
+#define PLACE 0xD6E8FEB86659FD93ull /* as in karat/scoring/list_hashes.py */
 
 /* ---- pieces of a text ---- */
 
-static uint64_t finished(uint64_t total) {
-    total *= SPREAD;
-    return total ^ (total >> 29);
-}
-
-static uint64_t mixed(uint64_t word, uint64_t place) {
-    word *= SPREAD + 2 * place;
-    return word ^ (word >> 32);
-}
-
-/* Each piece into `width` bytes, filled up with NUL, and its hash, if `hashes` is given. The text has `size` bytes. */
+/* Each piece into `width` bytes, filled up with NUL. The text has `size` bytes. */
 void karat_pack(const uint8_t *text, int64_t size, const uint32_t *firsts, const uint32_t *sizes, int64_t count,
-                int64_t width, uint8_t *packed, uint64_t *hashes) {
-    for (int64_t i = 0; i < count; i++, packed += width) {
-        uint32_t length = sizes[i], first = firsts[i];
-        uint64_t total = 0, word;
-        if ((int64_t)first + width <= size) { /* whole words may be read, and are masked */
-            for (int64_t at = 0; at < width; at += 8) {
-                memcpy(&word, text + first + at, 8);
-                int64_t left = (int64_t)length - at;
-                if (left < 8) word &= left <= 0 ? 0 : (1ull << (8 * left)) - 1;
-                memcpy(packed + at, &word, 8);
-                total += mixed(word, (uint64_t)at / 8);
-            }
-        } else {
-            memset(packed, 0, (size_t)width);
-            memcpy(packed, text + first, length);
-            for (int64_t at = 0; at < width; at += 8) {
-                memcpy(&word, packed + at, 8);
-                total += mixed(word, (uint64_t)at / 8);
-            }
-        }
-        if (hashes) hashes[i] = finished(total);
-    }
+                int64_t width, uint8_t *packed) {
+    for (int64_t i = 0; i < count; i++, packed += width) pack_piece(text + firsts[i], sizes[i], text + size, width, packed);
 }
 
 /* All pieces with a line break between two; returns the number of bytes. */

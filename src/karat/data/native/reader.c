@@ -15,6 +15,8 @@
 #include <emmintrin.h>
 #endif
 
+#include "hash.h"
+
 #ifndef KARAT_SOURCE
 #define KARAT_SOURCE 0
 #endif
@@ -22,7 +24,7 @@
 typedef const uint8_t *at_t;
 
 /* Why a block is not read. */
-enum { ODD = -1, UNKNOWN = -2, FULL = -3 };
+enum { ODD = -1, UNKNOWN = -2, FULL = -3, WIDE = -4 };
 
 /* What to do with a field of a line, and of an object in a list. */
 enum { VALUE = 0, SKIP = 1, LIST = 2, LIST_OR_NULL = 3 };
@@ -638,14 +640,15 @@ int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
 
 typedef struct {
     int64_t columns, exactly, number; /* at least or exactly so many columns, and which one is a number */
-    int64_t row_room, odd_room;
-    /* By row */
+    int64_t row_room, odd_room, width;
+    /* By row: its number, its id in `width` bytes, and the hash of that. */
     double *numbers;
-    uint32_t *firsts, *sizes;
+    uint8_t *ids;
+    uint64_t *hashes;
     /* By stretch of rows with the same query: where its first line and its name begin, the line's number from 0. */
     int64_t *starts, *names, *name_sizes, *lines, *counts;
     int64_t *odd; /* row, first, size */
-    int64_t odd_count, stretches, longest, longest_name;
+    int64_t odd_count, stretches, longest;
 } table_t;
 
 static int is_white(uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -698,7 +701,7 @@ int64_t karat_table(at_t text, int64_t size, table_t *asked) {
     if (size < 0 || size >= INT32_MAX) return ODD;
     at_t p = text, end = text + size, name = NULL;
     int64_t row = 0, line = 0, name_size = -1, stretch = -1;
-    asked->odd_count = asked->longest = asked->longest_name = 0;
+    asked->odd_count = asked->longest = 0;
     if (!is_text(p, end)) return ODD;
     for (; p < end; line++) {
         at_t first[6], after[6], next, start = p;
@@ -717,13 +720,14 @@ int64_t karat_table(at_t text, int64_t size, table_t *asked) {
             asked->name_sizes[stretch] = length;
             asked->lines[stretch] = line;
             asked->counts[stretch] = 0;
-            if (length > asked->longest_name) asked->longest_name = length;
         }
         asked->counts[stretch]++;
         length = after[2] - first[2];
-        asked->firsts[row] = (uint32_t)(first[2] - text);
-        asked->sizes[row] = (uint32_t)length;
-        if (length > asked->longest) asked->longest = length;
+        if (length > asked->width) {
+            asked->longest = length;
+            return WIDE;
+        }
+        asked->hashes[row] = pack_piece(first[2], length, end, asked->width, asked->ids + row * asked->width);
         number_t number = {.value = 0, .exact = 0};
         at_t written = first[asked->number], stop = after[asked->number];
         if (read_number(written, stop, &number) != stop || !number.exact || fabs(number.value) > 1e38) {
