@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint con
 QUIET := --quiet --progress-bar off
 SET_UP := pyproject.toml constraints.txt
 
-.PHONY: demo demo-one demo-two test golden native fuzz fuzz-native browser java check docs bench runs clean
+.PHONY: demo demo-one demo-two test golden native fuzz fuzz-native browser java check docs bench bench-quick runs clean
 
 # The whole loop on the demo set: run two retrievers, score, compare, judge. Prints each command before its output.
 SET := examples/helpdesk
@@ -89,6 +89,9 @@ docs: .venv/.core
 # Make the demo set's run logs again with real retrievers.
 runs: .venv/.test
 	$(BIN)/python examples/helpdesk/make_runs.py
+
+bench-quick: .venv/.bench native
+	$(BIN)/python benchmarks/quick.py
 
 bench: .venv/.bench
 	$(BIN)/python benchmarks/run.py

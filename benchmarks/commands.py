@@ -110,6 +110,7 @@ class Spent(NamedTuple):
     wall: float
     memory: float  # MB
     last: str  # line of stderr
+    printed: str = ""
 
 
 def main() -> None:
@@ -117,11 +118,11 @@ def main() -> None:
     workloads = QUICK if given.quick else {name: name for name in QUICK}
     if subprocess.run([sys.executable, os.path.join(HERE, "workloads.py")]).returncode:
         sys.exit("the data could not be made")
-    commands = _commands(workloads)
+    commands = commands_of(workloads)
     chosen = _chosen(given.only)
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
-        for file in {file for name in workloads.values() for file in _files(name)}:
+        for file in {file for name in workloads.values() for file in workload_files(name)}:
             os.symlink(file, os.path.join(folder, os.path.basename(file)))
         Path(folder, GATES).write_text(CRITERIA, encoding="utf-8")
         ratios = {name: ratio for name, ratio in RATIOS.items() if name in chosen}
@@ -141,12 +142,12 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _files(workload: str) -> list[str]:
+def workload_files(workload: str) -> list[str]:
     files = [run_file(workload), gold_file(workload)]
     return [*files, run_file(changed(workload))] if workload in (QUICK["W3"], "W3") else files
 
 
-def _commands(workloads: dict[str, str]) -> dict[str, Command]:
+def commands_of(workloads: dict[str, str]) -> dict[str, Command]:
     """By name. `W1` and so on in the names is what the targets say, also where a tenth of it is taken."""
     found: dict[str, Command] = {}
     for name, workload in workloads.items():
@@ -168,17 +169,17 @@ def _commands(workloads: dict[str, str]) -> dict[str, Command]:
 
 
 RATIOS = {
-    "W1-seven": Ratio("W1, pytrec_eval / `eval` with seven metrics", "W1-peer", "W1-seven", 4, True),
-    "W1-panel": Ratio("W1, pytrec_eval / `eval` with the panel", "W1-peer", "W1-panel", 3, True),
-    "W3-seven": Ratio("W3, pytrec_eval + orjson / `eval` with seven metrics", "W3-peer", "W3-seven", 1.5, True),
-    "W3-panel": Ratio("W3, pytrec_eval + orjson / `eval` with the panel", "W3-peer", "W3-panel", 1, True),
+    "W1-seven": Ratio("W1, pytrec_eval / `eval` with seven metrics", "W1-peer", "W1-seven", 10, True),
+    "W1-panel": Ratio("W1, pytrec_eval / `eval` with the panel", "W1-peer", "W1-panel", 10, True),
+    "W3-seven": Ratio("W3, pytrec_eval + orjson / `eval` with seven metrics", "W3-peer", "W3-seven", 3, True),
+    "W3-panel": Ratio("W3, pytrec_eval + orjson / `eval` with the panel", "W3-peer", "W3-panel", 3, True),
     "W1-page": Ratio("W1, `eval -o report.html` / `eval`", "W1-page", "W1-panel", 1.5),
     "W2-page": Ratio("W2, `eval -o report.html` / `eval`", "W2-page", "W2-panel", 1.5),
     "W3-page": Ratio("W3, `eval -o report.html` / `eval`", "W3-page", "W3-panel", 1.5),
     "W3-gate": Ratio("W3, `gate` with a run as baseline / `eval`", "W3-gate", "W3-panel", 2.2),
     "W3-compare": Ratio("W3, `compare` of two logs / `eval`", "W3-compare", "W3-panel", 3),
-    "W2-seven": Ratio("W2, `eval` with seven metrics / pytrec_eval", "W2-seven", "W2-peer", 1.5),
-    "W2-panel": Ratio("W2, `eval` with the panel / pytrec_eval", "W2-panel", "W2-peer", 1.5),
+    "W2-seven": Ratio("W2, `eval` with seven metrics / pytrec_eval", "W2-seven", "W2-peer", 1.25),
+    "W2-panel": Ratio("W2, `eval` with the panel / pytrec_eval", "W2-panel", "W2-peer", 1.25),
 }
 NAMES = [*RATIOS, "parsed", "saved"]  # what --only knows
 COUNTS = ["W1-panel", "W1-page", "W3-panel", "W3-page", "W3-saved", "W3-gate", "W3-gate-page", "W3-compare"]
@@ -197,31 +198,33 @@ def _spend(commands: dict[str, Command], ratios: dict[str, Ratio], repeats: int,
     names = [name for name in commands if name in needed]
     spent: dict[str, list[Spent]] = {name: [] for name in names}
     for name in ("W2-peer", "W2-page") if names else ():  # what a first start compiles, nobody should pay for
-        _run(commands[name].process, folder)
+        run_command(commands[name].process, folder)
     for repeat in range(repeats):
         for name in reversed(names) if repeat % 2 else names:
-            done = _run(commands[name].process, folder, commands[name].codes)
+            done = run_command(commands[name].process, folder, commands[name].codes)
             spent[name].append(done)
             turn = f"[{repeat + 1}/{repeats}] {name}"
             print(f"{turn}: {done.cpu:.2f} s CPU, {done.memory:.0f} MB", file=sys.stderr, flush=True)
     return spent
 
 
-def _run(command: list[str], folder: str, codes: Sequence[int] = (0,)) -> Spent:
-    with tempfile.TemporaryFile("w+") as errors:
+def run_command(command: list[str], folder: str, codes: Sequence[int] = (0,)) -> Spent:
+    with tempfile.TemporaryFile("w+") as errors, tempfile.TemporaryFile("w+") as output:
         start = time.perf_counter()
-        process = subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=errors)
+        process = subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stdout=output, stderr=errors)
         _, status, usage = os.wait4(process.pid, 0)  # what the system counted for this very process
         wall = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
         stderr = errors.read()
+        output.seek(0)
+        printed = output.read()
     if process.returncode not in codes:
         hint = "\nhint: pip install 'karat[bench]'" if "ModuleNotFoundError" in stderr else ""
         sys.exit(f"{shlex.join(command)} failed with {process.returncode}:\n{stderr[-2000:]}{hint}")
     unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
     last = (stderr.splitlines() or [""])[-1]
-    return Spent(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss * unit / 1e6, last)
+    return Spent(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss * unit / 1e6, last, printed)
 
 
 def _parsed(commands: dict[str, Command], folder: str) -> Iterator[Target]:
@@ -231,7 +234,7 @@ def _parsed(commands: dict[str, Command], folder: str) -> Iterator[Target]:
         command = commands[name]
         what, wanted = f"{name}: bytes of runs parsed / their size", f"≤ {PARSED:g}×"
         if counts:
-            last = _run([sys.executable, "-c", COUNTED, *command.arguments], folder, command.codes).last
+            last = run_command([sys.executable, "-c", COUNTED, *command.arguments], folder, command.codes).last
             counts = last != "-1"
         if not counts:
             yield Target(what, wanted, "not counted", False)
@@ -242,11 +245,11 @@ def _parsed(commands: dict[str, Command], folder: str) -> Iterator[Target]:
 
 def _saved(command: Command, folder: str) -> list[Target]:
     """Size and loading of a saved result; the least of three loads."""
-    _run(command.process, folder)
+    run_command(command.process, folder)
     path = Path(folder, SAVED)
     size = path.stat().st_size
     packed = size if path.suffix in COMPRESSED else _packed(path)
-    loads = [json.loads(_run([sys.executable, "-c", LOAD, str(path)], folder).last) for _ in range(3)]
+    loads = [json.loads(run_command([sys.executable, "-c", LOAD, str(path)], folder).last) for _ in range(3)]
     cpu, wall = (min(load[i] for load in loads) for i in range(2))
     shown = f"{packed / 1e6:.1f} MB ({size / 1e6:.0f} MB as written)"
     return [

@@ -35,7 +35,8 @@ def compile_reader(target: Path = LIBRARY, flags: Sequence[str] = _FLAGS) -> str
         return "no C compiler"
     made = target.with_name(f"{target.name}.{os.getpid()}")  # a process may be running the old one
     stamp = f"-DKARAT_SOURCE={checksum()}ll"
-    command = [cc, *flags, stamp, f"-I{Path(__file__).parent}", "-o", str(made), *(str(path) for path in SOURCES if path.suffix == ".c"), "-lm"]
+    code = [str(source) for source in SOURCES if source.suffix == ".c"]
+    command = [cc, *flags, stamp, f"-I{Path(__file__).parent}", "-o", str(made), *code, "-lm"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
