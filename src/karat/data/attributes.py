@@ -41,7 +41,7 @@ def segment_members(gold: Gold, name: str) -> Members:
         )
     columns = [_values(gold, part) for part in parts]
     if not any(map(_has_lists, columns)):
-        single = [list(map(_label, column)) for column in columns]
+        single = [column if set(map(type, column)) == {str} else list(map(_label, column)) for column in columns]
         labels = single[0] if len(single) == 1 else [_BETWEEN.join(row) for row in zip(*single, strict=True)]
         return Members(np.arange(len(labels)), labels)
     each = [[_each_label(value) for value in column] for column in columns]
