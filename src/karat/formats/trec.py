@@ -279,7 +279,7 @@ def _whole_queries(source: Source) -> Iterator[tuple[bytes, int]]:
                 read += cut
                 source.note_parsed(cut)
                 yield block, cut
-            if not cut or not stream.seekable():
+            if not cut or source.begin is None or not stream.seekable():
                 block = b"".join([block[cut:], more, stream.read(_BLOCK)])
             else:  # reading the rest again takes less time than copying the block
                 stream.seek(cut - len(block) - len(more), os.SEEK_CUR)
