@@ -14,9 +14,10 @@ import numpy as np
 
 from karat.data.gold import Gold
 from karat.data.hits import Hits
-from karat.data.ids import DocRule, as_list, take_list
+from karat.data.ids import DocRule, Ints, as_list, take_list
 from karat.data.normal_ids import can_be_loose, loose_id, normal_ids
 from karat.scoring.judged import Judged
+from karat.scoring.list_hashes import stable_hashes
 
 KEPT = 1024  # ids sampled from a run: those with the lowest hashes, whatever the order of slices
 _DEEP = 100  # hits of a query that are searched for other spellings of ids
@@ -108,26 +109,32 @@ class NameWatch:
         """Gold items that were not found, while a hit of the same query has nearly the same id."""
         gold, hits = self._gold, judged.hits
         assert hits is not None
-        items = gold.items_of(judged.queries)
+        seen.answerable = int((judged.relevant(None) > 0).sum())
+        looked = self._sampled(np.flatnonzero(judged.depth > 0), judged)
+        queries = judged.queries[looked]
+        items = gold.items_of(queries)
         wanted = gold.grades[items] > 0
         if judged.hit_item is not None:
             wanted &= ~np.isin(items, judged.hit_item)
-        seen.answerable = int((judged.relevant(None) > 0).sum())
-        sizes = gold.offsets[judged.queries + 1] - gold.offsets[judged.queries]
-        owner = np.repeat(np.arange(judged.n), sizes)[wanted]
-        items, starts = items[wanted], np.searchsorted(owner, np.arange(judged.n + 1))
+        owner = np.repeat(np.arange(len(queries)), gold.offsets[queries + 1] - gold.offsets[queries])[wanted]
+        items, starts = items[wanted], np.searchsorted(owner, np.arange(len(queries) + 1))
         whole = _ListText.of(hits, slice(0, len(hits.ids))) if self._every == 1 else None
-        for at in np.flatnonzero((np.diff(starts) > 0) & (judged.depth > 0)).tolist():
-            name = gold.queries[judged.queries[at]]
-            if self._every > 1 and zlib.crc32(name.encode("utf-8", "replace")) % self._every:
-                continue
+        for nth in np.flatnonzero(np.diff(starts)).tolist():
+            at = int(looked[nth])
             rows = slice(int(hits.offsets[at]), int(min(hits.offsets[at + 1], hits.offsets[at] + _DEEP)))
             text = whole if self._every == 1 else _ListText.of(hits, rows)
-            named = take_list(gold.items, items[starts[at] : starts[at + 1]])
+            named = take_list(gold.items, items[starts[nth] : starts[nth + 1]])
             # Ids are checked one by one only if the end of a document's name occurs somewhere in the list.
             keys = dict(zip(named, normal_ids(named, self._rule), strict=True))
             likely = [item for item, key in keys.items() if text is None or text.has(self._end(key), rows)]
             self._compare(likely, keys, hits, rows, seen)
+
+    def _sampled(self, found: Ints, judged: Judged) -> Ints:
+        """One in `every` queries, chosen by name: the same ones in every order and by every engine."""
+        if self._every == 1:
+            return found
+        names = [self._gold.queries[query] for query in judged.queries[found].tolist()]
+        return np.asarray(found[stable_hashes(names) % np.uint64(self._every) == 0])
 
     def _compare(self, likely: list[str], keys: dict[str, str], hits: Hits, rows: slice, seen: SeenNames) -> None:
         if not likely:
