@@ -339,6 +339,9 @@ def test_every_command_says_what_was_lost(karat_command: Call) -> None:
     _, out, _ = karat_command("eval", right, run, *gold, "--brief")
     lines_about = " ".join(out.partition("\nAudit")[2].split())
     assert (lines_about.count("1 query"), "refused" in lines_about, "right:" in lines_about) == (3, True, False)
+    code, out, _ = karat_command("gate", run, *gold, *GATE, "-o", "comment.md")
+    for told in (out, Path("comment.md").read_text()):
+        assert (code, told.count("1 query"), "refused" in told) == (0, 3, True)
 
 
 # A retriever that finds nothing but by chance

@@ -21,7 +21,6 @@ from karat.report.cells import few_name, queries_cell, relevance_counts, table, 
 from karat.report.comparison import comparison_sections
 from karat.report.overview import data_name, run_names, score_note
 from karat.report.renderers.markdown import MARKS, inert, safe
-from karat.report.sections.audit import audit_line
 from karat.report.sections.findings import Findings, Glance, finding_lines, linked_findings
 from karat.results.comparison.compare import Change, Moved
 from karat.results.diagnosis.finding import Finding
@@ -93,7 +92,7 @@ def gate_page(found: Verdicts, result: Result, baseline: Result | None) -> Repor
 def _verdict_blocks(found: Verdicts, result: Result) -> list[Block]:
     """The decision, and each check with the section that shows its number."""
     blocks: list[Block] = [Verdict(found.outcome, ANSWERS[found.outcome], counts(found), whole=True)]
-    blocks += [*(Text(note, "warning") for note in found.notes), *audit_line(result)]
+    blocks += [Text(note, "warning") for note in found.notes]
     blocks += _checks(found)
     return [*blocks, score_note(found.statistics["level"], result.cluster)]
 

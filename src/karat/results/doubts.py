@@ -305,8 +305,27 @@ def gate_notes(result: Result, most: float) -> list[str]:
     unsure = doubts.ids if doubts.ids is not None and not doubts.ids.sure else None
     near = doubts.near if doubts.near is not None and doubts.near.share <= most else None
     order = doubts.order if doubts.order is not None and not doubts.order.sure else None
-    texts = filter(None, (_empty(result), _near_queries(result)))
+    texts = filter(None, (_empty(result), _near_queries(result), lost_in_short(result)))
     return [*map(spell, texts), *doubt_text(Doubts(unsure, near, order=order))]
+
+
+# Short texts about queries that were not scored normally.
+_IN_SHORT = {
+    "failed_queries": "{} failed",
+    "missing_queries": "{} missing from the run and scored as failed",
+    "missing_skipped": "{} missing from the run and left out",
+    "unknown_queries": "{} not in the gold set and left out",
+}
+
+
+def lost_in_short(result: Result) -> str | None:
+    """One line about queries that failed, are missing, unknown or left out; None if there are none."""
+    # If many failed or are missing, the report begins with that.
+    shown = set(_IN_SHORT) if lost_queries(result) is None else {"unknown_queries"}
+    found = [(e, _IN_SHORT[e.code].format(counted(e.count))) for e in result.audited if e.code in shown]
+    failed = next((f" ({e.examples[0]})" for e, _ in found if e.code == "failed_queries" and e.examples), "")
+    said = "; ".join(text + (failed if entry.code == "failed_queries" else "") for entry, text in found)
+    return f"{said}." if said else None
 
 
 def judgeable(

@@ -13,17 +13,9 @@ from karat.report.overview import run_names
 from karat.report.sections.base import ReportSection
 from karat.report.sections.doubts import with_doubts
 from karat.results.analyses.base import REGISTRY
-from karat.results.doubts import in_doubt, lost_queries
+from karat.results.doubts import in_doubt, lost_in_short
 from karat.results.numbers import counted, listed
 from karat.results.result import Result
-
-# Short texts about queries that were not scored normally.
-_IN_SHORT = {
-    "failed_queries": "{} failed",
-    "missing_queries": "{} missing from the run and scored as failed",
-    "missing_skipped": "{} missing from the run and left out",
-    "unknown_queries": "{} not in the gold set and left out",
-}
 
 
 class AuditSection(ReportSection):
@@ -43,12 +35,8 @@ class AuditSection(ReportSection):
 
 def audit_line(result: Result) -> list[Text]:
     """One line about queries that failed, are missing, unknown or left out; empty if there are none."""
-    # If many failed or are missing, the report begins with that.
-    shown = set(_IN_SHORT) if lost_queries(result) is None else {"unknown_queries"}
-    found = [(e, _IN_SHORT[e.code].format(counted(e.count))) for e in result.audited if e.code in shown]
-    failed = next((f" ({e.examples[0]})" for e, _ in found if e.code == "failed_queries" and e.examples), "")
-    said = "; ".join(text + (failed if entry.code == "failed_queries" else "") for entry, text in found)
-    return [Text(f"{said}.", "warning")] if said else []
+    said = lost_in_short(result)
+    return [Text(said, "warning")] if said else []
 
 
 def with_audits(report: Report, results: Sequence[Result]) -> Report:
