@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*[a-z])(?: ('[^']*'|[^\s;()]*[^\s;().,:]))?")
 _COMMAND = re.compile(r"(?<!`)\bkarat [a-z]")  # the rest of the line is a command to type
+_ENGINES = ("local", "spark")  # an engine may also be an object, so its option has no list of values
 Values = Callable[[], tuple[object, ...]]
 _keywords: dict[str, tuple[str, Values]] = {}
 _typed = False
@@ -59,7 +60,7 @@ def _spell_line(line: str) -> str:
             return f"{name}=True" + (f" {value}" if value else "")
         if value is None or value.isupper():
             return f"{name}={value or ''}"
-        given = "=" in value or value.startswith("'") or value in values
+        given = "=" in value or value.startswith("'") or value in (*values, *_ENGINES)
         return f"{name}='{value.strip(chr(39))}'" if given else f"{name}= {value}"
 
     return _OPTION.sub(keyword, line)

@@ -112,7 +112,7 @@ def suggested_map(kind: FileKind, record: Any) -> str | None:
         found |= {} if text is None else {"query_id": text}
     if kind in ("run", "gold") and listed is None and not {"evidence", "answer"} & found.keys():
         _guess_places(kind, fields, found)
-    asked = fields.get(found.get("query_id", ""))
+    asked = fields.get(found["query_id"]) if "query_id" in found else None
     if kind == "gold" and "query" not in found and isinstance(asked, str) and " " in asked.strip():
         found["query"] = found["query_id"]  # the question is its own id
     needed = {"run": {"query_id"}, "gold": {"query_id"}, "corpus": {"chunk_id"}, "queries": {"query"}}[kind]
