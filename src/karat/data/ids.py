@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from karat.data.native import native
-from karat.data.packed_ids import PIECE, cut_packed, hash_packed, pack, unpack
+from karat.data.packed_ids import PIECE, cut_packed, has_byte, hash_packed, pack, unpack
 from karat.data.packed_ids import Hashes as Hashes
 from karat.data.packed_ids import Ints as Ints
 from karat.data.packed_ids import Packed as Packed
@@ -423,10 +423,12 @@ class DocRule:
         """Whether an id may name a part of a document; `written`: the bytes they were read from, faster to search."""
         if self.pattern is not None:
             return True
-        if not self.rule or (written is not None and self.rule.encode() not in written):
+        if not self.rule:
             return False
         if self._byte is not None and isinstance(ids, np.ndarray):
-            return self._byte in ids.tobytes()
+            return has_byte(ids, self._byte)
+        if written is not None and self.rule.encode() not in written:
+            return False
         if isinstance(ids, (Keys, np.ndarray)):
             ids = as_list(ids)
         if isinstance(ids, list):

@@ -80,6 +80,15 @@ def hash_packed(packed: Packed) -> Hashes:
     return total ^ (total >> np.uint64(29))
 
 
+def has_byte(packed: Packed, byte: int) -> bool:
+    """Whether an id contains a byte."""
+    library = native()
+    if library is None:
+        return byte in packed.tobytes()
+    packed = np.ascontiguousarray(packed)
+    return bool(library.karat_has(packed.ctypes.data, packed.nbytes, byte))
+
+
 def cut_packed(packed: Packed, byte: int) -> Packed:
     """Cut each id before the first occurrence of a byte, eight bytes at a time."""
     cut = packed.copy()

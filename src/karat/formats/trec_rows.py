@@ -47,18 +47,14 @@ class _Asked(ctypes.Structure):
 class _Room(threading.local):
     """Arrays that the native reader fills, reused for the next block. Each thread has its own."""
 
+    least = _LEAST  # bytes of a line, as far as is known
     rows = 0
 
-    def make(self, rows: int, width: int) -> None:
-        """`width`: bytes of an id."""
+    def make(self, rows: int) -> None:
         if rows > self.rows:
             self.rows = rows
-            self.numbers, self.hashes = np.empty(rows, np.float64), np.empty(rows, np.uint64)
             self.starts, self.names, self.name_sizes, self.lines, self.counts = np.empty((5, rows), np.int64)
             self.odd = np.empty((rows, 3), np.int64)
-            self.ids = np.empty(rows * width, np.uint8)
-        elif self.rows * width > len(self.ids):
-            self.ids = np.empty(self.rows * width, np.uint8)
 
 
 _LONGEST_NUMBER = 4096  # characters; for longer ones Python takes seconds to reject them
@@ -76,30 +72,35 @@ def read_rows(
     size = len(block) if size is None else size
     if native() is None or size > _LARGEST:
         return None
-    _room.make(size // _LEAST + 1, width)
+    room = size // _room.least + 1
     while True:
+        _room.make(room)
+        numbers, hashed = np.empty(room), np.empty(room, np.uint64)
+        ids: Packed = np.empty(room, f"S{width}")
         arrays = {name: made.ctypes.data for name, made in _room.__dict__.items() if isinstance(made, np.ndarray)}
         asked = _Asked(
             columns=columns,
             exactly=exactly,
             number=number,
-            row_room=_room.rows,
-            odd_room=_room.rows,
+            row_room=room,
+            odd_room=room,
             width=width,
+            numbers=numbers.ctypes.data,
+            ids=ids.ctypes.data,
+            hashes=hashed.ctypes.data,
             **arrays,
         )
         rows = native().karat_table(block, size, ctypes.byref(asked))
         if rows == _FULL:
-            _room.make(4 * _room.rows, width)  # this ends: a row takes more than a byte
+            room *= 4  # this ends: a row takes more than a byte
         elif rows == _WIDE and asked.longest <= LONGEST:
             width = -(-asked.longest // WORD) * WORD
-            _room.make(_room.rows, width)
         else:
             break
     if rows <= 0:
         return None
-    numbers = _room.numbers[:rows].copy()
-    if not _read_odd(numbers, block, _room.odd[: asked.odd_count]):
+    _room.least = max(1, size // (rows + rows // 8 + 1))
+    if not _read_odd(numbers[:rows], block, _room.odd[: asked.odd_count]):
         return None
     first, sizes = _room.names[: asked.stretches], _room.name_sizes[: asked.stretches]
     return TrecRows(
@@ -107,9 +108,9 @@ def read_rows(
         _room.counts[: asked.stretches].copy(),
         _room.starts[: asked.stretches].copy(),
         _room.lines[: asked.stretches].copy(),
-        _room.ids[: rows * width].copy().view(f"S{width}"),
-        _room.hashes[:rows].copy(),
-        numbers,
+        ids[:rows],
+        hashed[:rows],
+        numbers[:rows],
     )
 
 

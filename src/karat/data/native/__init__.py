@@ -20,6 +20,7 @@ _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
     "karat_table": ([_POINTER, _WHOLE, _POINTER], _WHOLE),
     "karat_pack": ([_POINTER, _WHOLE, _POINTER, _POINTER, _WHOLE, _WHOLE, _POINTER], None),
     "karat_join": ([_POINTER, _POINTER, _POINTER, _WHOLE, _POINTER], _WHOLE),
+    "karat_has": ([_POINTER, _WHOLE, _WHOLE], _WHOLE),
     "karat_hash": ([_POINTER, _WHOLE, _WHOLE, _POINTER], None),
     "karat_repeats": ([_POINTER, _POINTER, _WHOLE], _WHOLE),
     "karat_index": ([_POINTER, _WHOLE, _POINTER, ctypes.c_uint64, _POINTER, _WHOLE], None),

@@ -18,6 +18,11 @@ void karat_pack(const uint8_t *text, int64_t size, const uint32_t *firsts, const
     for (int64_t i = 0; i < count; i++, packed += width) pack_piece(text + firsts[i], sizes[i], text + size, width, packed);
 }
 
+/* Whether a byte is among them. */
+int64_t karat_has(const uint8_t *bytes, int64_t count, int64_t byte) {
+    return count > 0 && memchr(bytes, (int)byte, (size_t)count) != NULL;
+}
+
 /* All pieces with a line break between two; returns the number of bytes. */
 int64_t karat_join(const uint8_t *text, const int64_t *firsts, const int64_t *after, int64_t count, uint8_t *joined) {
     uint8_t *p = joined;

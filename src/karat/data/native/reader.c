@@ -653,14 +653,18 @@ typedef struct {
 
 static int is_white(uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* Where the first columns of a line begin and end; returns how many there are, up to 7. `next` is the line break. */
-static int split(at_t p, at_t end, at_t *first, at_t *after, at_t *next) {
+/* Where the first columns of a line begin and end; returns how many there are, up to 7. `next` is the line break.
+   `plain`: whether the line is certainly ASCII without a NUL. */
+static inline int split(at_t p, at_t end, at_t *first, at_t *after, at_t *next, int *plain) {
+    *plain = 0;
 #if defined(__SSE2__)
     if (end - p >= 64) { /* six columns with one blank between two, in 64 bytes */
-        const __m128i space = _mm_set1_epi8(' ');
+        const __m128i space = _mm_set1_epi8(' '), zero = _mm_setzero_si128();
+        __m128i odd = zero;
         uint64_t white = 0;
         for (int i = 0; i < 4; i++) {
             __m128i x = _mm_loadu_si128((const __m128i *)(p + 16 * i));
+            odd = _mm_or_si128(odd, _mm_or_si128(x, _mm_cmpeq_epi8(x, zero)));
             white |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(x, space), x)) << (16 * i);
         }
         at_t begin = p;
@@ -672,6 +676,7 @@ static int split(at_t p, at_t end, at_t *first, at_t *after, at_t *next) {
             after[i] = stop;
             if (*stop == '\n') {
                 *next = stop;
+                *plain = !_mm_movemask_epi8(odd);
                 return i + 1;
             }
             if (*stop != ' ' && *stop != '\t') break;
@@ -702,10 +707,10 @@ int64_t karat_table(at_t text, int64_t size, table_t *asked) {
     at_t p = text, end = text + size, name = NULL;
     int64_t row = 0, line = 0, name_size = -1, stretch = -1;
     asked->odd_count = asked->longest = 0;
-    if (!is_text(p, end)) return ODD;
     for (; p < end; line++) {
         at_t first[6], after[6], next, start = p;
-        int columns = split(p, end, first, after, &next);
+        int plain, columns = split(p, end, first, after, &next, &plain);
+        if (!plain && !is_text(p, next)) return ODD;
         p = next < end ? next + 1 : end;
         if (!columns) continue;
         if (columns < asked->columns || (asked->exactly && columns != asked->columns)) return ODD;
