@@ -219,6 +219,54 @@ def test_fields_under_other_names_are_mapped_once_and_for_all(tmp_path: Path) ->
         karat(*command, cwd=tmp_path)  # without --map
 
 
+def test_a_saved_map_serves_every_command(tmp_path: Path, corpus_and_app: None) -> None:
+    """The map is for the log and the gold set. Other files are in Karat's own format, and no command may mind."""
+    fields = "run.query_id=request,topk=retrieved,run.chunk_id=passage,score=similarity,latency_ms=took_ms"
+    fields += ",gold.query_id=Query_ID,query=question_text,gold.chunk_id=Chunk,grade=Relevance"
+    said = karat(
+        "init", "--gold", "gold.csv", "--run", "logs.jsonl", "--map", fields, "--install", PINNED, cwd=tmp_path
+    )
+    log = (tmp_path / "logs.jsonl").read_bytes()
+    karat("eval", "logs.jsonl", "--gold", "gold.csv", cwd=tmp_path)
+    karat("run", "my_app:search", "--queries", "gold.csv", "-o", "run.jsonl", cwd=tmp_path)
+    for command in next_commands(said.stderr)[1:]:
+        karat(*command, cwd=tmp_path)
+    karat("run", "bm25", "--queries", "gold.csv", "--corpus", "corpus.jsonl", "-o", "bm25.jsonl", cwd=tmp_path)
+    for files in (["gold.csv"], ["logs.jsonl"], ["run.jsonl"], ["run.jsonl", "gold.csv"], ["logs.jsonl", "gold.csv"]):
+        karat("check", *files, cwd=tmp_path)
+    jsonl(tmp_path / "labels.jsonl", [{"query_id": "q1", "chunk_id": "d2", "grade": 1, "annotator": "ann"}])
+    karat("labels", "merge", "labels.jsonl", "--gold", "gold.csv", "-o", "gold2.jsonl", cwd=tmp_path)
+    karat("eval", "run.jsonl", "--gold", "gold2.jsonl", cwd=tmp_path)
+    karat("labels", "pool", "run.jsonl", "bm25.jsonl", "--gold", "gold.csv", "-o", "pool.jsonl", cwd=tmp_path)
+    assert "-o logs.jsonl" not in said.stderr
+    assert (tmp_path / "logs.jsonl").read_bytes() == log
+
+
+def test_a_typo_in_a_saved_map_is_found(tmp_path: Path, corpus_and_app: None) -> None:
+    """The run has the other fields, so its score is named wrongly. On the command line, every field must exist."""
+    fields = "run.query_id=request,topk=retrieved,run.chunk_id=passage,score=similarty"
+    gold = "gold.query_id=Query_ID,query=question_text,gold.chunk_id=Chunk,grade=Relevance"
+    (tmp_path / "karat.yaml").write_text(f"map: {fields},{gold}\n")
+    said = karat("eval", "logs.jsonl", "--gold", "gold.csv", cwd=tmp_path, code=2)
+    assert "karat.yaml" in said.stderr
+    assert "'similarty'" in said.stderr
+    shown = karat("check", "logs.jsonl", cwd=tmp_path, code=2)
+    assert "similarity" in shown.stdout  # what the hint promises
+    karat("check", "gold.csv", cwd=tmp_path)
+    karat("check", "gold.csv", "--map", f"{fields},{gold}", cwd=tmp_path, code=2)
+
+
+@pytest.fixture
+def corpus_and_app(tmp_path: Path) -> None:
+    """Files under names of their own, and a retriever."""
+    rows = "".join(f"q{i};question {i};d{i};2,0\n" for i in range(40))
+    (tmp_path / "gold.csv").write_text("Query_ID;question_text;Chunk;Relevance\n" + rows, encoding="utf-8-sig")
+    hits = [{"passage": "d1", "similarity": 0.9}, {"passage": "d3", "similarity": 0.8}]
+    jsonl(tmp_path / "logs.jsonl", [{"request": f"q{i}", "retrieved": hits, "took_ms": 30} for i in range(40)])
+    jsonl(tmp_path / "corpus.jsonl", [{"chunk_id": f"d{i}", "text": f"answer to question {i}"} for i in range(40)])
+    (tmp_path / "my_app.py").write_text(SEARCH)
+
+
 def test_another_gold_set_by_name(tmp_path: Path) -> None:
     first_gold(tmp_path)
     (tmp_path / "gold.jsonl").rename(tmp_path / "questions.jsonl")

@@ -35,8 +35,8 @@ def command(
     check_outputs(outputs, *files, *([gold] if gold else []))
     fields = mapped_fields(columns)
     found = check_files(list(files), target, fields, gold)
-    if fields is not None and not any(f.error for f in found):
-        fields.refuse_unused(files)
     show([found], checked_report, as_json, outputs)
     if any(f.error for f in found):
         raise SystemExit(2)
+    if fields is not None:
+        fields.refuse_unused(files)

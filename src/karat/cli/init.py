@@ -251,7 +251,7 @@ def _check(root: Path, found: RepositoryFiles, columns: str | None) -> bool:
 def _next_commands(root: Path, found: RepositoryFiles, workflow: Workflow) -> Iterator[str]:
     from karat.gates.repository import needs_corpus
 
-    run = found.run or "run.jsonl"
+    run = "run.jsonl" if found.run != "run.jsonl" else "new_run.jsonl"  # never over the user's own log
     asked = ["karat", "run", workflow.retriever, "--queries", workflow.queries or workflow.gold]
     asked += ["--corpus", workflow.corpus or "CORPUS"] if needs_corpus(workflow.retriever) else []
     yield ""

@@ -56,8 +56,8 @@ def score_files(
         raise ConfigError("this is a saved result, which has no hits", code="no-hits-kept", file=run, hint=hint)
     config = load_config()
     asked: dict[str, Any] = {"k": config.metrics.retrieval.default_k, "prices": config.prices, "analyses": analyses}
-    asked["columns"] = config.map
     asked |= {name: value for name, value in options.items() if name in options_in(Options)}
+    asked["columns"] = mapped_fields(asked.get("columns"))
     asked["labelling"] = _labelling(options, Options(**asked).doc_of)
     with working(f"scoring {run}"):
         results = evaluate_all(run, gold, metrics or None, consumers=consumers, **asked)
@@ -111,12 +111,17 @@ def whole_numbers(text: str, option: str, kind: str, example: str) -> list[int]:
         raise ConfigError(what, expected=f"such as {example}", got=text) from None
 
 
-def mapped_fields(said: str | None) -> Any:
-    """Return the field map of the command line, else that of karat.yaml."""
-    from karat.formats.field_map import FieldMap
+def mapped_fields(said: Any) -> Any:
+    """Return the field map of the command line, else that of karat.yaml, which applies to the files that it fits."""
     from karat.settings import load_config
 
-    return FieldMap.of(said or load_config().map)
+    settings = None if said else "karat.yaml"
+    said = said or load_config().map
+    if said is None:
+        return None
+    from karat.formats.field_map import FieldMap
+
+    return FieldMap.of(said, settings=settings)
 
 
 def read_chunks(corpus: str, tokens: int | None, overlap: int | None, columns: Any = None) -> Corpus:

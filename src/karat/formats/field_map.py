@@ -43,6 +43,8 @@ LISTS: dict[FileKind, tuple[str, ...]] = {
     "queries": (),
 }
 _EXAMPLE = "such as query_id=id,topk=results,chunk_id=doc"
+# A file that has these under other names is in the user's own format.
+_ESSENTIAL = {"query_id", "chunk_id", "doc_id", "topk", "gold"}
 _KNOWN = sorted({name for kind in RECORD for name in (*RECORD[kind], *ENTRY[kind])})
 
 
@@ -53,10 +55,19 @@ class FieldMap:
     with `query_id=question_id`. `gold.query_id=qid` is for one kind of file only.
     """
 
-    def __init__(self, entries: Iterable[tuple[str, str]], label: str | None = None, *, strict: bool = False) -> None:
-        """`strict`: it is for one file, which must have every field."""
+    def __init__(
+        self,
+        entries: Iterable[tuple[str, str]],
+        label: str | None = None,
+        *,
+        strict: bool = False,
+        for_all: bool = False,
+    ) -> None:
+        """`strict`: it is for one file, which must have every field. `for_all`: it is for the files of all commands, so
+        a command may read none of the files that it is for."""
         self.strict = strict
-        self.used: set[tuple[str, str]] = set()
+        self._for_all = for_all
+        self._used: dict[FileKind, set[tuple[str, str]]] = {kind: set() for kind in RECORD}
         self._label = label
         self._entries: list[tuple[str, str]] = []
         for name, path in entries:
@@ -74,8 +85,9 @@ class FieldMap:
             self._entries.append((str(name), path))
 
     @classmethod
-    def of(cls, said: Any, *, strict: bool = False) -> FieldMap | None:
-        """From `a=b,c=d`, a mapping, or a YAML file that holds one."""
+    def of(cls, said: Any, *, strict: bool = False, settings: str | None = None) -> FieldMap | None:
+        """From `a=b,c=d`, a mapping, or a YAML file that holds one. `settings`: the file that has a map for all
+        commands."""
         if said is None or isinstance(said, FieldMap):
             return said
         if isinstance(said, str) and "=" in said:
@@ -83,8 +95,9 @@ class FieldMap:
             for name, equals, path in pairs:
                 if not (name.strip() and equals and path.strip()):
                     raise ConfigError("not a field map", code="bad-map", field="map", expected=_EXAMPLE, got=said)
-            return cls([(name.strip(), path.strip()) for name, _, path in pairs], strict=strict)
-        label = None
+            entries = [(name.strip(), path.strip()) for name, _, path in pairs]
+            return cls(entries, settings, strict=strict, for_all=settings is not None)
+        label = settings
         if isinstance(said, (str, PathLike)):
             from karat.files.yaml import load_yaml
 
@@ -94,7 +107,7 @@ class FieldMap:
             said, _ = load_yaml(Path(label).read_bytes(), label)
         if not isinstance(said, Mapping):
             raise ConfigError("not a field map", code="bad-map", file=label, expected=_EXAMPLE, got=said)
-        return cls(said.items(), label, strict=strict)
+        return cls(said.items(), label, strict=strict, for_all=settings is not None)
 
     def _of_kind(self, kind: FileKind) -> list[tuple[str, tuple[str, str]]]:
         """(role, entry) for files of a kind: entries for this kind only come first, and lists before their contents."""
@@ -103,20 +116,24 @@ class FieldMap:
         every = [*own, *((entry[0], entry) for entry in self._entries if entry[0] in known)]
         return sorted(every, key=lambda pair: pair[0] not in LISTS[kind])
 
-    def fitting(self, kind: FileKind, records: Sequence[Any]) -> RecordMap | None:
-        """The entries whose fields these records have; None where they have none of them."""
+    def fitting(self, kind: FileKind, records: Sequence[Any], *, reads: bool = True) -> RecordMap | None:
+        """The entries whose fields these records have; None where they have none of them. `reads`: whether the file is
+        of this kind, and read."""
         found: dict[str, str] = {}
         for role, entry in self._of_kind(kind):
             tried = RecordMap(kind, {**found, role: entry[1]})
             if any(tried.has(role, record) for record in records):
                 found.setdefault(role, entry[1])
-                self.used.add(entry)
+                if reads:
+                    self._used[kind].add(entry)
         return RecordMap(kind, found) if found else None
 
     def refuse_unused(self, files: Iterable[str] = ()) -> None:
-        """Raise for an entry that fits no file: it is probably a typo."""
+        """Raise for an entry that fits no file: it is probably a typo. In a map for all commands, only if files of its
+        kind have other fields of the map."""
+        used = set().union(*self._used.values())
         for name, path in self._entries:
-            if (name, path) not in self.used:
+            if (name, path) not in used and not (self._for_all and self._is_for_other_files(name)):
                 where = f" of {' and '.join(files)}" if files else ""
                 raise ConfigError(
                     f"no record{where} has the field {path!r} for {name}",
@@ -125,6 +142,12 @@ class FieldMap:
                     field="map",
                     hint="`karat check FILE` shows the fields of a file",
                 )
+
+    def _is_for_other_files(self, name: str) -> bool:
+        """Whether an entry may be for a kind of file that was not read, or that is in Karat's own format."""
+        own = [kind for kind in RECORD if any(entry[0] == name for _, entry in self._of_kind(kind))]
+        read = [kind for kind in own if any(n.rpartition(".")[2] in _ESSENTIAL for n, _ in self._used[kind])]
+        return len(read) < len(own)
 
 
 class RecordMap:

@@ -172,7 +172,7 @@ def mapped_kind(source: Source, fields: FieldMap) -> tuple[Literal["run", "gold"
     """What a file is, read through a map, and whether that is certain; None where the map does not fit it. Without
     a rank or score it is gold."""
     records = sample(source)
-    run, gold = fields.fitting("run", records), fields.fitting("gold", records)
+    run, gold = (fields.fitting(kind, records, reads=False) for kind in ("run", "gold"))
     made = {name for record in records for name in (run.record(record) if run else ())}
     judged = {name for record in records for name in (gold.record(record) if gold else ())}
     if run is not None and "query_id" in made and {"topk", "score", "rank"} & made and not {"gold", "grade"} & judged:

@@ -79,8 +79,8 @@ def _question(gold: Gold, at: int) -> Question:
 def _is_mapped_bare(source: Source, fields: FieldMap) -> bool:
     """Whether a file has queries without gold."""
     records = sample(source)
-    found = fields.fitting("queries", records)
-    gold = fields.fitting("gold", records) or RecordMap("gold", {})
+    found = fields.fitting("queries", records, reads=False)
+    gold = fields.fitting("gold", records, reads=False) or RecordMap("gold", {})
     says = {name for record in records for name in gold.record(record)}
     return found is not None and "query" in says and says.isdisjoint({*_FOUND, "chunk_id", "doc_id"})
 

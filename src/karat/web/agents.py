@@ -154,7 +154,8 @@ class Tools:
         if isinstance(mapped, str) and "=" not in mapped:
             mapped = self.folder.read(mapped, "map")
         prices = None if config.prices is None else self.folder.read(config.prices, "prices")
-        return {"k": config.metrics.retrieval.default_k, "columns": mapped, "prices": prices}
+        columns = FieldMap.of(mapped, settings="karat.yaml")
+        return {"k": config.metrics.retrieval.default_k, "columns": columns, "prices": prices}
 
     def _options(self, request: Any) -> dict[str, Any]:
         """What the request says besides files, and what karat.yaml in the folder says."""
@@ -256,7 +257,7 @@ class Tools:
 
     def _check(self, request: CheckRequest) -> dict[str, Any]:
         files = [self.folder.read(file, "files") for file in request.files]
-        found = check_files(files, None, FieldMap.of(self._settings().get("columns")))
+        found = check_files(files, None, self._settings().get("columns"))
         return {
             "usable": not any(one.error for one in found),
             "files": [msgspec.to_builtins(one) for one in found],
