@@ -341,6 +341,21 @@ def test_case_separator_and_extension_together(tmp_path: Path, karat_command: Ca
     assert found["summary"][0]["mean"] == 1.0
 
 
+def test_an_extension_at_the_end_of_a_chunk_id(tmp_path: Path, karat_command: Call, karat_refuses: Any) -> None:
+    """`manual-3#s0.md` and `Manual-3#s0`: proposed by `eval` and `gate`, and treated as the same."""
+    gold = write_gold(tmp_path / "gold.jsonl", {f"q{n}": {f"Manual-{n}#s0": 1.0} for n in range(40)})
+    lists = {f"q{n}": [(f"manual-{n}#s0.md", 1.0), (f"manual-{n}#s1.md", 0.5)] for n in range(40)}
+    run = write_run(tmp_path / "run.jsonl", lists)
+    assert doubts(karat_command, run, gold)["doubts"]["near"]["count"] == 40
+    code, shown, _ = karat_command("gate", run, "--gold", gold, "--gate", "recall@5 >= 0.5")
+    assert (code, "--normalize-ids" in shown) == (2, True)
+    for passing in (["-m", "recall@1"], ["-m", "recall@1", "--doc-of", "#"]):
+        assert doubts(karat_command, run, gold, *passing, "--normalize-ids")["summary"][0]["mean"] == 1.0
+    assert karat_command("gate", run, "--gold", gold, "--gate", "recall@5 >= 0.5", "--normalize-ids")[0] == 0
+    both = write_gold(tmp_path / "both.jsonl", {"q1": {"Manual-1#s0": 2.0, "manual-1#s0.md": 1.0}})
+    assert karat_refuses("eval", run, "--gold", both, "--normalize-ids").code == "ids-collide"
+
+
 def test_separators_that_tell_ids_apart_are_kept(
     tmp_path: Path, karat_command: Call, karat_refuses: Callable[..., KaratError]
 ) -> None:
@@ -428,7 +443,15 @@ def test_gold_ids_that_become_one(
 
 @pytest.mark.parametrize(
     ("item", "normal"),
-    [("Doc.PDF", "doc"), ("doc.v2", "doc.v2"), (".md", ".md"), ("a b\u200b", "ab"), ("ﬁle#P1", "file#p1"), (" ", " ")],
+    [
+        ("Doc.PDF", "doc"),
+        ("doc.v2", "doc.v2"),
+        (".md", ".md"),
+        ("a b\u200b", "ab"),
+        ("ﬁle#P1", "file#p1"),
+        (" ", " "),
+        ("a#s0.5", "a#s0.5"),
+    ],
 )
 def test_normal_form(item: str, normal: str) -> None:
     assert normal_id(item, DocRule()) == normal

@@ -36,15 +36,15 @@ _LOOKED = 20_000  # number of ids used to find a common prefix
 
 
 def normal_id(item: str, rule: DocRule) -> str:
-    """One form for all spellings of an id.
+    """One form for all spellings of an id. A file extension may be at the end of the document or of the id.
 
-    >>> normal_id(" Guides/Leave.MD#P 2", DocRule())
-    'guides/leave#p2'
+    >>> normal_id(" Guides/Leave.MD#P 2", DocRule()), normal_id("guides/leave#p2.md", DocRule())
+    ('guides/leave#p2', 'guides/leave#p2')
     """
     doc = rule.doc(item)
     if doc == item or not item.startswith(doc):
         return _without_extension(_plain(item)) or item
-    return (_without_extension(_plain(doc)) + _plain(item[len(doc) :])) or item
+    return (_without_extension(_plain(doc)) + _without_extension(_plain(item[len(doc) :]))) or item
 
 
 def loose_id(item: str, rule: DocRule) -> str:
@@ -55,7 +55,7 @@ def loose_id(item: str, rule: DocRule) -> str:
     """
     doc = rule.doc(item)
     rest = item[len(doc) :] if item.startswith(doc) else ""
-    return (_without_extension(_joined(doc if rest else item)) + _joined(rest)) or item
+    return (_without_extension(_joined(doc if rest else item)) + _without_extension(_joined(rest))) or item
 
 
 def _joined(text: str) -> str:

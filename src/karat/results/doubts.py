@@ -283,6 +283,7 @@ def _invalid_reason(doubts: Doubts, metric: Metric, name: str, most: float) -> s
         return (
             f"{name} has {kind} the gold set: {_quoted(found.run_id)}, and in the gold set "
             f"{_quoted(found.gold_id)}. No hit is a gold item, for any of {counted(found.queries)}."
+            f"{'' if doubts.near is None else ' ' + _near(doubts.near, alone=False)}"
         )
     if about == "scores":
         assert doubts.scores is not None
