@@ -253,6 +253,17 @@ def test_a_cutoff_per_query_in_files(
     assert (code, scores) == (0, EXPECTED_RECALL | {"q2": None})
 
 
+@pytest.mark.parametrize(("grades", "line"), [("2,0 1,0 hoch 0,5", 4), ("1,500 2,250 hoch", 4), ("1,500 2,250", 2)])
+def test_the_wrong_grade_is_named_among_decimal_commas(
+    tmp_path: Path, karat_refuses: Callable[..., KaratError], grades: str, line: int
+) -> None:
+    rows = "".join(f"q{n};a;{grade}\n" for n, grade in enumerate(grades.split()))
+    gold = write(tmp_path / "gold.csv", f"query_id;chunk_id;grade\n{rows}")
+    run = write(tmp_path / "run.json", json.dumps(RANKED))
+    error = karat_refuses("eval", str(run), "--gold", str(gold))
+    assert (error.code, error.line, error.got) == ("bad-value", line, grades.split()[line - 2])
+
+
 @pytest.mark.parametrize(
     ("rows", "code", "line", "field"),
     [

@@ -75,6 +75,7 @@ def test_bad_lines_are_refused_with_their_place(tmp_path: Path, change: dict[str
     [
         ("ann.csv", "query_id,chunk_id,grade\nq1,a,2\nq1,b,0\n"),
         ("x.csv", "qid;chunk;relevance;annotator\nq1;a;2;ann\nq1;b;0;ann\n"),
+        ("ann.csv", "query_id;chunk_id;grade\nq1;a;2,0\nq1;b;0,0\n"),
         ("ann.tsv", "query_id\tchunk_id\trating\nq1\ta\t2\nq1\tb\t0\n"),
         ("ann.jsonl", '{"query_id": "q1", "chunk_id": "a", "label": 2}\n{"qid": "q1", "chunk_id": "b", "label": 0}\n'),
         ("ann.json", '[{"query_id": "q1", "chunk_id": "a", "rel": 2}, {"qid": "q1", "chunk_id": "b", "rel": 0}]'),

@@ -36,6 +36,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "system": ("system", "run", "tag", "run_id"),
 }
 _TRUE, _FALSE = ("true", "1", "1.0", "yes"), ("false", "0", "0.0", "no", "", "nan")
+_DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?")
 LISTS = "topk"
 LATENCY = "latency_ms"
 _OF_HIT = ("chunk_id", "doc_id", "score", "rank", *sorted(OPTIONAL_COLUMNS))
@@ -214,9 +215,10 @@ class CheckedTable:
         if len(bad) and (pointed := _with_points(values)) is not None:
             numbers, bad = pointed.cast(pl.Float64), bad.clear()
         if len(bad):
-            row, got = int(bad[0]), str(values[int(bad[0])])
+            row = next((at for at in bad if not _DECIMAL_COMMA.fullmatch(str(values[at]))), bad[0])
+            got = str(values[row])
             clear = f"write {got.replace(',', '.')} or {got.replace(',', '')}: the comma may mean either"
-            hint = clear if re.fullmatch(r"[-+]?\d+,\d+", got) else None
+            hint = clear if _DECIMAL_COMMA.fullmatch(got) else None
             raise self.error(
                 row, column, "invalid value", code="bad-value", expected="a finite number", got=got, hint=hint
             )
@@ -283,7 +285,7 @@ def _with_points(values: pl.Series) -> pl.Series | None:
         return None
     commas = values.filter(values.str.contains(",", literal=True).fill_null(value=False))
     others = values.filter(~values.str.contains(",", literal=True).fill_null(value=True))
-    if not commas.str.contains(r"^[-+]?\d*,\d+(?:[eE][-+]?\d+)?$").all() or others.str.contains(r"[^\d+-]").any():
+    if not commas.str.contains(f"^{_DECIMAL_COMMA.pattern}$").all() or others.str.contains(r"[^\d+-]").any():
         return None
     if commas.str.contains(r"^[-+]?[1-9]\d{0,2},\d{3}$").all():
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ NAMES: dict[str, tuple[str, ...]] = {
 EXAMPLE = '{"query_id": "q1", "chunk_id": "doc_7#p2", "grade": 2, "annotator": "ann"}'
 COLUMNS = "query_id, chunk_id or doc_id, and grade (also label or relevance); annotator is optional"
 _EMPTY = "empty cell"
+_NUMBERS = ("grade", "inclusion_probability")
+_DECIMAL_COMMA = re.compile(r"(?![1-9]\d{0,2},\d{3}$)\d*,\d+")  # 1,234 may mean a thousand
 
 
 class _Anything(msgspec.Struct):
@@ -53,6 +56,9 @@ def _rows(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:
     for line, row in rows_of(source):
         found = _renamed({name.strip().lower(): value.strip() for name, value in row.items()}, source)
         label: dict[str, Any] = {name: value for name, value in found.items() if value != ""}
+        for name in _NUMBERS:
+            if _DECIMAL_COMMA.fullmatch(label.get(name, "")):
+                label[name] = label[name].replace(",", ".")
         if found.get("grade") == "":
             label = {"grade": None, "reason": _EMPTY, **label}
         yield label, SourcePlace(source.label, line)
