@@ -285,11 +285,31 @@ def test_gold_without_texts_asks_for_queries(tmp_path: Path) -> None:
     said = karat("init", "--install", PINNED, "--retriever", "my_app:search", cwd=tmp_path)
     (open_,) = [line for line in said.stderr.splitlines() if line.startswith("fill in: ")]
     assert "QUERIES" in open_
+    assert "--queries QUERIES" in said.stderr
     jsonl(tmp_path / "queries.jsonl", [{"query_id": f"q{i}", "query": f"question {i}"} for i in range(40)])
     (tmp_path / WORKFLOW).unlink()
     said = karat("init", "--install", PINNED, "--retriever", "my_app:search", cwd=tmp_path)
     assert "fill in" not in said.stderr
     assert yaml.safe_load((tmp_path / WORKFLOW).read_text())["env"]["QUERIES"] == "queries.jsonl"
+
+
+def test_texts_under_another_name_are_proposed(tmp_path: Path) -> None:
+    """`eval`, `run` and `init` say how to name the field, and the commands that `init` prints work."""
+    records = [{"query_id": f"q{i}", "question_text": f"question {i}", "gold": [f"d{i}"]} for i in range(40)]
+    jsonl(tmp_path / "gold.jsonl", records)
+    jsonl(tmp_path / "corpus.jsonl", [{"chunk_id": f"d{i}", "text": f"the answer to question {i}"} for i in range(40)])
+    (tmp_path / "my_app.py").write_text(SEARCH)
+    said = karat("init", "--install", PINNED, "--retriever", "my_app:search", cwd=tmp_path).stderr
+    assert "karat init --map query=question_text" in said
+    for command in next_commands(said):
+        karat(*command, cwd=tmp_path)
+    jsonl(tmp_path / "log.jsonl", [{"query_id": f"q{i}", "topk": [f"d{i}", f"d{i + 1}"]} for i in range(39)])
+    shown = karat("eval", "log.jsonl", "--gold", "gold.jsonl", "--corpus", "corpus.jsonl", "--explain", cwd=tmp_path)
+    assert "--map query=question_text" in shown.stdout
+    refused = karat("run", "my_app:search", "-q", "gold.jsonl", "-o", "new.jsonl", cwd=tmp_path, code=2)
+    assert "--map query=question_text" in refused.stderr
+    karat("init", "--map", "query=question_text", cwd=tmp_path)
+    karat("run", "my_app:search", "-q", "gold.jsonl", "-o", "new.jsonl", cwd=tmp_path)
 
 
 # The workflow

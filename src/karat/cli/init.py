@@ -86,10 +86,10 @@ def command(
         done[name] = _put(root / name, text, dry_run)
         say(f"{done[name]} {name}")
     if done[workflow.name] != "kept":
-        for line in _to_fill_in(found, facts, workflow, retriever):
+        for line in _to_fill_in(found, facts, workflow, retriever, columns):
             say(f"fill in: {line}", err=True)
     failed = _check(root, found, columns)
-    for line in _next_commands(root, found, workflow):
+    for line in _next_commands(root, found, facts, workflow, columns):
         say_text(line, err=True)
     if failed:
         raise SystemExit(2)
@@ -211,7 +211,9 @@ def _put(file: Path, text: str, dry_run: bool) -> str:
     return "wrote"
 
 
-def _to_fill_in(found: RepositoryFiles, facts: GoldFacts, workflow: Workflow, retriever: str | None) -> Iterator[str]:
+def _to_fill_in(
+    found: RepositoryFiles, facts: GoldFacts, workflow: Workflow, retriever: str | None, columns: str | None
+) -> Iterator[str]:
     """Yield what the user must fill in, and where."""
     from karat.files.installed import EXAMPLE
     from karat.gates.repository import NEW_GOLD, PLACEHOLDER, needs_corpus
@@ -224,7 +226,11 @@ def _to_fill_in(found: RepositoryFiles, facts: GoldFacts, workflow: Workflow, re
         yield f"{prefix}RETRIEVER in {workflow.name}: your function (query → hits) instead of {PLACEHOLDER}"
     if needs_corpus(workflow.retriever) and workflow.corpus is None:
         yield f"{prefix}CORPUS in {workflow.name}: the corpus that {workflow.retriever} searches"
-    if not facts.texts and workflow.queries is None:
+    if facts.text_field is not None and workflow.queries is None:
+        fields = f"query={facts.text_field}"
+        way = join(["karat", "init", "--map", fields]) if columns is None else f"add {fields} to the map in karat.yaml"
+        yield f"the text of the queries: if it is {facts.text_field!r} in {workflow.gold}, {way}"
+    elif not facts.texts and workflow.queries is None:
         yield f"{prefix}QUERIES in {workflow.name}: a file with query texts, because {workflow.gold} has none"
     if found.gold is None:
         yield f"{NEW_GOLD}: your own questions instead of the two examples"
@@ -248,11 +254,16 @@ def _check(root: Path, found: RepositoryFiles, columns: str | None) -> bool:
     return any(file.error for file in checked)
 
 
-def _next_commands(root: Path, found: RepositoryFiles, workflow: Workflow) -> Iterator[str]:
+def _next_commands(
+    root: Path, found: RepositoryFiles, facts: GoldFacts, workflow: Workflow, columns: str | None
+) -> Iterator[str]:
     from karat.gates.repository import needs_corpus
 
     run = "run.jsonl" if found.run != "run.jsonl" else "new_run.jsonl"  # never over the user's own log
-    asked = ["karat", "run", workflow.retriever, "--queries", workflow.queries or workflow.gold]
+    texts = workflow.gold if facts.texts or facts.text_field else "QUERIES"
+    asked = ["karat", "run", workflow.retriever, "--queries", workflow.queries or texts]
+    if facts.text_field is not None and workflow.queries is None:
+        asked += ["--map", ",".join(filter(None, [columns, f"query={facts.text_field}"]))]
     asked += ["--corpus", workflow.corpus or "CORPUS"] if needs_corpus(workflow.retriever) else []
     yield ""
     yield "next:" if root.resolve() == Path.cwd() else f"next, in {root}:"

@@ -127,6 +127,16 @@ def suggested_map(kind: FileKind, record: Any) -> str | None:
     return ",".join(f"{role}={found[role]}" for role in order) or None
 
 
+def text_field(record: Mapping[str, Any]) -> str | None:
+    """The field that is probably the text of a query.
+
+    >>> text_field({"language": "en", "question_text": "How do I clean the pump?", "question_type": "how to"})
+    'question_text'
+    """
+    texts = {name: value for name, value in record.items() if isinstance(value, str) and " " in value.strip()}
+    return _named("query", texts, set()) or _worded("query", texts, set())
+
+
 def map_of_both(run: str, gold: str) -> str:
     """One map for a run and a gold set. Where both name a field of Karat, each says which file it is for.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from karat.errors import InputError
 from karat.formats.base import Source, SourcePlace
 from karat.formats.beir import folder_of
 from karat.formats.field_map import FieldMap, RecordMap
+from karat.formats.map_guess import text_field
 from karat.formats.mapped import mapped_records, sample
 from karat.formats.read import read_gold
 from karat.formats.records import RecordDecoder, decode_record, read_records
@@ -70,7 +72,7 @@ def is_bare(
 def _question(gold: Gold, at: int) -> Question:
     text = gold.text(at)
     if text is None or not text.strip():
-        raise _without_text(SourcePlace(gold.label, None), gold.queries[at])
+        raise _without_text(SourcePlace(gold.label, None), gold.queries[at], text_hint(gold))
     columns = {**gold.tags, **{name: gold.fields[name] for name in _TOLD if name in gold.fields}}
     facts = {name: column[at] for name, column in columns.items() if column[at] is not None}
     return Question(gold.queries[at], text, facts)
@@ -108,5 +110,19 @@ def bare_questions(source: Source, fields: FieldMap | None = None) -> list[Quest
     return list(found.values())
 
 
-def _without_text(place: SourcePlace, query: str) -> InputError:
-    return place.error("the query has no text", code="missing-text", query=query, field="query")
+def _without_text(place: SourcePlace, query: str, hint: str | None = None) -> InputError:
+    return place.error("the query has no text", code="missing-text", query=query, field="query", hint=hint)
+
+
+def tag_with_texts(gold: Gold) -> str | None:
+    """The tag that is probably the text of queries, for a gold set without texts."""
+    if any(map(gold.text, range(len(gold.queries)))):
+        return None
+    firsts = {name: next((one for one in column if one is not None), None) for name, column in gold.tags.items()}
+    return text_field(firsts)
+
+
+def text_hint(gold: Gold) -> str | None:
+    """What to type if queries have no text because their field has another name."""
+    field = tag_with_texts(gold)
+    return None if field is None else f"if {field!r} is their text: --map {quote(f'query={field}')}"

@@ -12,6 +12,7 @@ import numpy as np
 
 from karat.data.gold import Gold
 from karat.errors import ConfigError
+from karat.formats.questions import tag_with_texts
 from karat.gates.criteria import Gate
 from karat.results.numbers import counted
 from karat.results.result import Result
@@ -37,6 +38,7 @@ class GoldFacts(msgspec.Struct, frozen=True):
     k: int  # the cutoff of gates
     ceiling: float  # the best recall that a retriever can reach at that cutoff
     texts: bool  # every query has a text
+    text_field: str | None  # if none has: the field that is probably the text
     tag: str | None  # the attribute whose values each get a gate
 
     def described(self) -> str:
@@ -73,6 +75,7 @@ def gold_facts(gold: Gold, default_k: int = 5) -> GoldFacts:
         k=k,
         ceiling=_ceiling(counts, k),
         texts=all((gold.text(i) or "").strip() for i in range(len(gold.queries))),
+        text_field=tag_with_texts(gold),
         tag=_tag(gold),
     )
 

@@ -89,7 +89,9 @@ class WordSearch(Run):
         from karat.retrievers.base import Nothing
 
         if not any(map(self._gold.text, range(len(self._gold.queries)))):
-            raise NoWordSearch("the queries of the gold set have no text")
+            from karat.formats.questions import text_hint
+
+            raise NoWordSearch("the queries of the gold set have no text", hint=text_hint(self._gold))
         if sum(map(len, self._corpus.texts)) > _MOST:
             raise NoWordSearch(
                 "the corpus is too large for BM25 here", hint="run `karat run bm25` once, then pass its log with --bm25"
