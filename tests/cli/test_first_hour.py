@@ -710,3 +710,86 @@ def test_check_shows_the_fields_of_a_file(karat_command: Call, karat_refuses: Re
     assert (code, shown) == (2, [{"id": "q0", "response.hits[].doc": item}, {"frage": "q0", "dokument": "d1"}])
     out = karat_command("check", run, "run.csv")[1]
     assert all(text in out for text in ("response.hits[].doc", "dokument"))
+
+
+CORPUS = [
+    {"chunk_id": f"m{n // 4}#s{n}", "doc_id": f"m{n // 4}", "text": f"Section {n} is about pumps."} for n in range(8)
+]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_check_reads_a_corpus(tmp_path: Path, kind: str, karat_command: Call, karat_refuses: Refuses) -> None:
+    file = tmp_path / f"corpus.{kind}"
+    frame = pl.DataFrame(CORPUS)
+    {"jsonl": frame.write_ndjson, "csv": frame.write_csv, "parquet": frame.write_parquet}[kind](file)
+    gold = tmp_path / "gold.jsonl"
+    gold.write_text('{"query_id": "q1", "gold": ["m0#s1"]}\n')
+    for files in ([str(file)], [str(file), "--gold", str(gold)]):
+        code, out, _ = karat_command("check", *files, "--json")
+        found = json.loads(out)[0]
+        assert (code, found["kind"], found["holds"]["chunks"], found["holds"]["documents"]) == (0, "corpus", 8, 2)
+    error = karat_refuses("eval", str(gold), "--gold", str(file))
+    assert "--corpus" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("record", "is_corpus"),
+    [
+        ({"id": "1", "title": "Pumps", "text": "How to clean pumps", "topic": "care", "tags": ["a"]}, True),
+        ({"_id": "1", "title": "", "text": "How to clean pumps"}, True),
+        ({"_id": "1", "text": "how to clean pumps"}, False),  # queries of BEIR
+        ({"id": "1", "text": "How do I clean it?", "doc": "d7"}, False),
+        ({"id": "1", "text": "how to clean pumps", "results": [{"doc": "d1"}]}, False),
+        ({"id": "1", "text": "how to clean pumps", "relevant": ["d1"]}, False),
+        ({"id": "1", "text": "how to clean pumps", "doc": "d1", "label": 1}, False),
+    ],
+)
+def test_what_is_a_corpus(tmp_path: Path, record: dict[str, Any], is_corpus: bool, karat_command: Call) -> None:
+    file = tmp_path / "some.jsonl"
+    file.write_text(json.dumps(record) + "\n")
+    code, out, _ = karat_command("check", str(file), "--json")
+    assert (code, json.loads(out)[0]["kind"] == "corpus") == (0 if is_corpus else 2, is_corpus)
+
+
+def test_check_knows_pools_and_labels(tmp_path: Path, karat_command: Call) -> None:
+    """From the commands that write them."""
+    run, gold, pool = (str(tmp_path / name) for name in ("run.jsonl", "gold.jsonl", "pool.jsonl"))
+    Path(gold).write_text(
+        "".join(f'{{"query_id": "q{n}", "query": "about {n}", "gold": ["d{n}"]}}\n' for n in range(5))
+    )
+    Path(run).write_text("".join(f'{{"query_id": "q{n}", "topk": ["d{n}", "e{n}", "f{n}"]}}\n' for n in range(5)))
+    assert karat_command("labels", "pool", run, "--gold", gold, "-o", pool)[0] == 0
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text('{"query_id": "q1", "chunk_id": "e1", "grade": 1, "annotator": "ann"}\n')
+    for file, what, command in ((pool, "a pool", "karat labels label"), (str(labels), "a labels file", "labels merge")):
+        code, out, _ = karat_command("check", file, "--json")
+        [found] = json.loads(out)
+        assert (code, what in found["error"], command in found["error"]) == (2, True, True)
+
+
+def test_check_shows_no_field_of_a_binary_file(tmp_path: Path, karat_command: Call) -> None:
+    file = tmp_path / "bin.jsonl"
+    file.write_bytes(bytes(random.Random(1).choices(range(256), k=3000)))
+    code, out, _ = karat_command("check", str(file), "--json")
+    [found] = json.loads(out)
+    assert (code, found["kind"], found["fields"]) == (2, "unusable", {})
+
+
+def test_a_table_that_is_not_utf8_says_what_to_do(tmp_path: Path, karat_refuses: Refuses) -> None:
+    run, gold = tmp_path / "run.jsonl", tmp_path / "gold.csv"
+    run.write_text('{"query_id": "q1", "topk": ["a"]}\n')
+    gold.write_bytes("query_id;question_text;chunk_id;grade\nq1;Wie öffne ich;a;1\n".encode("latin-1"))
+    error = karat_refuses("eval", str(run), "--gold", str(gold))
+    assert (error.line, "UTF-8" in (error.hint or "")) == (2, True)
+
+
+def test_a_project_folder_is_not_a_table(tmp_path: Path, karat_refuses: Refuses, karat_command: Call) -> None:
+    gold = tmp_path / "gold.jsonl"
+    gold.write_text('{"query_id": "q1", "gold": ["m0#s1"]}\n')
+    pl.DataFrame(CORPUS).write_parquet(tmp_path / "corpus.parquet")
+    error = karat_refuses("eval", str(tmp_path), "--gold", str(gold))
+    assert (error.code, "--map" in str(error)) == ("is-a-folder", False)
+    (tmp_path / "runs").mkdir()
+    rows = pl.DataFrame({"query_id": ["q1"], "chunk_id": ["m0#s1"], "score": [1.0]})
+    rows.write_parquet(tmp_path / "runs" / "part.parquet")
+    assert karat_command("eval", str(tmp_path / "runs"), "--gold", str(gold))[0] == 0

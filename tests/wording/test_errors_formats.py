@@ -197,6 +197,8 @@ RECOGNITION: dict[str, Case] = {
     "a table of a run given as gold": gold("query_id,chunk_id,rank,score\nq1,a,1,2\n", "gold.csv"),
     "a saved result": saved_result,
     "a labels file": gold('{"query_id": "q", "chunk_id": "a", "grade": 0, "annotator": "ann"}\n', "labels.jsonl"),
+    "a pool": gold('{"query_id": "q", "chunk_id": "a", "query": "who", "origin": {"ranks": {"x": 1}}}\n', "pool.jsonl"),
+    "a corpus given as gold": gold('{"id": "a", "title": "Pumps", "text": "how to clean pumps"}\n', "corpus.jsonl"),
     "a table of other columns, as a run": run("question,passage,value\nq1,a,1\n", "run.csv"),
     "a table of other columns, as gold": gold("question,passage,value\nq1,a,1\n", "gold.csv"),
     "a field of another spelling: topk": run('{"query_id":"q1","top_k":["a"]}\n'),

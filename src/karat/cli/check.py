@@ -23,7 +23,7 @@ def command(
     columns: str | None,
     target: str | None,
 ) -> None:
-    """Read FILES (runs or gold sets, in any format) and show what they contain and what would be repaired.
+    """Read FILES (runs, gold sets or corpora, in any format) and show what they contain and what would be repaired.
 
     With one gold set and any number of runs, the runs are also matched against it. Nothing is scored.
     The exit code is 2 if a file cannot be used.

@@ -14,7 +14,9 @@ from karat.data.corpus import Corpus
 from karat.errors import ConfigError, InputError
 from karat.formats.base import Source, SourcePlace
 from karat.formats.field_map import FieldMap
-from karat.formats.mapped import container, mapped_records, suggestion
+from karat.formats.layout import NAMES
+from karat.formats.map_guess import suggested_map
+from karat.formats.mapped import container, mapped_records, sample, suggestion
 from karat.formats.records import RecordDecoder, decode_record, no_gc, read_records
 
 SUFFIXES = (".md", ".markdown", ".txt", ".text", ".rst")
@@ -22,6 +24,9 @@ SUFFIXES = (".md", ".markdown", ".txt", ".text", ".rst")
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff"
 _TOKEN = rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+"
 _BEIR = "corpus.jsonl"
+_NOT_IN_CORPUS = {name for role in ("query_id", "grade", "score", "rank") for name in NAMES[role]} - {"topic"} | {
+    "question"
+}
 _HEADING = r"(?m)^#{1,6}[ \t]+(.+?)[ \t]*#*$"
 
 
@@ -77,6 +82,24 @@ class CorpusEntry(msgspec.Struct, kw_only=True, gc=False):
 def is_text_folder(path: str | PathLike[str]) -> bool:
     """Whether a corpus is a folder of texts that must be cut."""
     return Path(path).is_dir() and not (Path(path) / _BEIR).is_file()
+
+
+def is_corpus(source: Source, columns: Any = None) -> bool:
+    """Whether a file that is not recognised as a run or gold set has ids with texts, and nothing that queries, hits or
+    labels have. Queries of BEIR, `_id` and `text`, are no corpus."""
+    records = sample(source)
+    fields = FieldMap.of(columns)
+    found = None if fields is None else fields.fitting("corpus", records, reads=False)
+    first = next(iter(records), {})
+    first = first if found is None else found.record(first)
+    text = first.get("text")
+    if not isinstance(text, str) or " " not in text.strip() or text.rstrip().endswith("?"):
+        return False
+    named = {"chunk_id", "id", "doc_id"} & first.keys() or {"_id", "title"} <= first.keys()
+    others = {name: value for name, value in first.items() if name not in ("tags", "metadata")}
+    maps = [suggested_map(kind, others) or "" for kind in ("run", "gold")]
+    of_others = any(re.search(r"(^|,)(topk|gold|evidence|answer)=", found) for found in maps)
+    return bool(named) and not of_others and first.keys().isdisjoint(_NOT_IN_CORPUS)
 
 
 def read_corpus(path: str | PathLike[str], chunker: Chunker | None = None, *, columns: Any = None) -> Corpus:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from karat.data.gold import Gold
@@ -27,6 +28,7 @@ _TAKE_ALL = ("gold", "dict")  # formats that recognise nearly anything
 _ARTICLE: dict[Kind, str] = {"run": "a run", "gold": "a gold set"}
 _NEEDED: dict[Kind, str] = {"run": "topk", "gold": "gold"}
 _RESULT = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/')
+_IN_POOLS, _NOT_IN_POOLS = {"inclusion_probability", "origin"}, {"grade", "score", "rank", "topk", "gold"}
 # A log of a RAG system may hold an `answer` too.
 _GOLD = re.compile(rb'^[\s{-]*(?:[^\n]*[{,]\s*)?"?(gold|evidence|answer_span|no_answer)"?\s*:', re.M)
 
@@ -164,15 +166,20 @@ def _recognise(source: Source, kind: Kind) -> Format | None:
 
 
 def _refuse_other_files(source: Source) -> None:
-    """Reject saved results and labels: with a query and a chunk per line they look like a single-target set."""
+    """Reject saved results, labels and pools: with a query and a chunk per line they look like a single-target set."""
     if _RESULT.match(source.head):
         what = "this is a saved Karat result, not a run or a gold set"
         hint = "use the run it was made from, or read results with `karat compare` or `read_result`"
         raise InputError(what, code="saved-result", file=source.label, hint=hint)
-    if {"grade", "annotator"} <= set(source.first_object or ()):
+    first = set(source.first_object or ())
+    if {"grade", "annotator"} <= first:
         what = "this is a labels file, not a run or a gold set"
-        hint = "pass the gold set (or a file of queries) with --gold, and the labels with --labelled"
+        hint = f"add the labels to a gold set: `karat labels merge {quote(source.label)} --gold GOLD -o NEW_GOLD`"
         raise InputError(what, code="labels-file", file=source.label, hint=hint)
+    if "query_id" in first and _IN_POOLS & first and {"chunk_id", "doc_id"} & first and not _NOT_IN_POOLS & first:
+        what = "this is a pool of pairs to label, not a run or a gold set"
+        hint = f"label the pairs with `karat labels label {quote(source.label)}` or `karat labels judge`"
+        raise InputError(what, code="pool-file", file=source.label, hint=hint)
 
 
 def _says_gold(source: Source) -> bool:
@@ -205,8 +212,12 @@ def _refuse_swapped(source: Source, kind: Kind) -> None:
 
 
 def _unrecognised(source: Source, *kinds: Kind) -> InputError:
+    from karat.formats.corpus import is_corpus
     from karat.formats.mapped import suggestion
 
+    if is_corpus(source):
+        what, hint = f"this looks like a corpus, not a {' or '.join(kinds)} file", "pass it with --corpus"
+        return InputError(what, code="unrecognised", file=source.label, got=columns_of(source) or None, hint=hint)
     options = " or ".join(f"--{kind}-format" for kind in kinds)
     named = f"name the format with {options}" if len(kinds) == 1 else "docs/formats.md shows examples of each"
     return InputError(

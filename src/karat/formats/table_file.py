@@ -192,6 +192,9 @@ def rows_of(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
         header = header or fields
 
 
+_NOT_UTF8 = "the line is not UTF-8 text"
+
+
 def _bad_line(source: Source) -> InputError | None:
     """The first line of a text table that is not a valid row; polars only says that there is one."""
     if source.is_parquet:
@@ -202,7 +205,8 @@ def _bad_line(source: Source) -> InputError | None:
         columns = columns or len(fields)
         reason = _why_bad(record, fields, columns)
         if reason:
-            return InputError(f"invalid table row: {reason}", code="bad-row", file=source.label, line=line)
+            hint = "save the file as UTF-8" if reason == _NOT_UTF8 else None
+            return InputError(f"invalid table row: {reason}", code="bad-row", file=source.label, line=line, hint=hint)
     return None
 
 
@@ -211,7 +215,7 @@ def _why_bad(record: bytes, fields: list[bytes], columns: int) -> str | None:
     try:
         record.decode()
     except UnicodeDecodeError:
-        return "the line is not UTF-8 text"
+        return _NOT_UTF8
     if record.count(b'"') % 2:
         return "a quote is never closed"
     if any(field.startswith(b'""') and field != b'""' for field in fields):

@@ -8,12 +8,14 @@ import msgspec
 import numpy as np
 
 from karat.data.audit import Audit, Entry
+from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run, Ungrouped
 from karat.data.ids import DocRule, may_repeat
 from karat.data.normal_ids import near_queries
-from karat.errors import KaratError
+from karat.errors import InputError, KaratError
 from karat.formats.base import Source
+from karat.formats.corpus import is_corpus, read_corpus
 from karat.formats.field_map import FieldMap
 from karat.formats.mapped import first_fields
 from karat.formats.read import find_kind, read_gold, read_run
@@ -31,7 +33,7 @@ class Checked(msgspec.Struct):
     """One file: its kind, its contents, and what was found."""
 
     file: str
-    kind: Literal["run", "gold", "unusable"]
+    kind: Literal["run", "gold", "corpus", "unusable"]
     format: str | None = None
     holds: dict[str, int | str | None] = {}
     audit: list[Entry] = []
@@ -67,7 +69,9 @@ def check_files(
 
 def _fields(file: str) -> dict[str, str]:
     try:
-        return first_fields(Source(file))
+        source = Source(file)
+        source.refuse_nonsense()
+        return first_fields(source)
     except (KaratError, OSError):
         return {}
 
@@ -90,7 +94,12 @@ def _check(
 ) -> Checked:
     """Check one file. `said`: its kind, if already known."""
     try:
-        kind, name, sure = find_kind(Source(file), fields)
+        try:
+            kind, name, sure = find_kind(Source(file), fields)
+        except InputError as error:
+            if said == "gold" or error.code != "unrecognised" or not is_corpus(Source(file), fields):
+                raise
+            return Checked(file, "corpus", "corpus", _holds_corpus(read_corpus(file, columns=fields)))
         if (said or kind) == "gold":
             golds[file] = gold = read_gold(file, target=target, columns=fields)
             audit = Audit.merged(gold.audit)
@@ -102,6 +111,12 @@ def _check(
         return Checked(file, "run", name, holds, list(audit))
     except KaratError as error:
         return Checked(file, "unusable", error=str(error))
+
+
+def _holds_corpus(corpus: Corpus) -> dict[str, int | str | None]:
+    documents = set(corpus.fields.get("doc_id", ())) - {None}
+    empty = sum(not text.strip() for text in corpus.texts)
+    return {"chunks": len(corpus), "documents": len(documents) or None, "without text": empty or None}
 
 
 def _holds_gold(gold: Gold) -> dict[str, int | str | None]:

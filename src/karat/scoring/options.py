@@ -114,7 +114,7 @@ class Options(Sampling, CountingOptions):
     )
     corpus: Any = option(
         None,
-        "Corpus (JSONL, BEIR folder or folder of texts): adds texts and versions that the log left out; "
+        "Corpus (JSONL, CSV, Parquet, BEIR folder or folder of texts): adds texts and versions that the log left out; "
         "its size gives the random floor.",
         is_input=True,
     )

@@ -12,10 +12,12 @@ from urllib.parse import unquote
 
 from karat.data.gold import Gold
 from karat.data.hits import Run
-from karat.errors import InputError
+from karat.errors import InputError, shorten
 from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import dataset_of
 from karat.formats.layout import LATENCY, LISTS, NAMES, has_role, is_gold, is_run, plain_title
+
+_OTHER_FILES = (".jsonl", ".csv", ".tsv")  # a folder with such files is a project, not a table
 
 
 class TableFormat(Format):
@@ -83,6 +85,15 @@ class TableFolder(Format):
         files = _files(source.path)
         if not files:
             raise InputError("no Parquet file in this folder", code="no-such-file", file=source.label)
+        others = sorted(path.name for path in source.path.iterdir() if path.suffix in _OTHER_FILES)
+        if others:
+            raise InputError(
+                "this folder has other files beside Parquet files, so it is not one table",
+                code="is-a-folder",
+                file=source.label,
+                got=shorten(", ".join([*others, *(file.name for file in files)]), 80),
+                hint="name the file with the run, or a pattern such as 'runs/*.parquet'",
+            )
         return files_run(source.label, files, options, source.path)
 
 
