@@ -533,3 +533,24 @@ def test_scores_that_mean_two_things_are_refused(tmp_path: Path, karat_refuses: 
     gold = write_gold(tmp_path / "gold.jsonl", {"q1": {"a": 1.0}, "q2": {"a": 1.0}})
     error = karat_refuses("eval", run, "--gold", gold)
     assert (error.code, error.line, error.field) == ("contradiction", 2, "score_order")
+
+
+def test_triage_begins_with_what_is_wrong_with_the_run(
+    adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call
+) -> None:
+    gold = write_gold(tmp_path / "gold.jsonl", adi[1])
+    good = write_run(tmp_path / "good.jsonl", adi[0])
+    named = write_run(tmp_path / "named.jsonl", adi[0], "item-{}.md".format)
+    down = lines(tmp_path / "down.jsonl", [{"query_id": q, "topk": [], "error": "timeout"} for q in adi[0]])
+    far = {q: [(item, -score) for item, score in hits] for q, hits in adi[0].items()}
+    distances = write_run(tmp_path / "distances.jsonl", far)
+    for run, code in ((named, "unmatched_ids"), (down, "lost_queries"), (distances, "distances")):
+        asked = ("eval", "triage", run, "--gold", gold)
+        found, *_ = json.loads(karat_command(*asked, "--json")[1])["warnings"]
+        assert found["code"] == code
+        page = tmp_path / f"{code}.html"
+        for more in ((), ("--explain",), ("-n", "1"), ("-o", str(page))):
+            text = " ".join(karat_command(*asked, *more)[1].split())
+            assert text.index(found["evidence"]) < text.index("Where it fails")
+        assert "Read this first" in page.read_text()
+    assert "Read this first" not in karat_command("eval", "triage", good, "--gold", gold)[1]

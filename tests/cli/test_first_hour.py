@@ -401,6 +401,25 @@ def test_losing_to_word_search_is_the_first_finding(karat_command: Call) -> None
     assert page.index(first["title"]) < page.index("recall@10")
 
 
+def test_losing_to_word_search_in_the_order_alone_is_the_first_finding(karat_command: Call) -> None:
+    """Everything is among the first five of both, but word search has it first."""
+    texts = {f"d{n}": f"subject{n} topic{n % 5}" for n in range(100)}
+    lines("corpus.jsonl", [{"id": item, "text": text} for item, text in texts.items()])
+    asked = {f"q{n}": f"d{n}" for n in range(30)}
+    lines("gold.jsonl", [{"query_id": q, "query": texts[item], "gold": [item]} for q, item in asked.items()])
+    found = [{"query_id": q, "topk": ["d97", "d98", item, "d99", "d96"]} for q, item in asked.items()]
+    more = ("--gold", "gold.jsonl", "--corpus", "corpus.jsonl")
+    _, out, _ = karat_command("eval", lines("run.jsonl", found), *more, "--json")
+    first = json.loads(out)["findings"][0]
+    assert (first["code"], first["sure"]) == ("loses_to_bm25", "strong")
+    assert {number["name"] for number in first["numbers"] if "−" in number["name"]} == {
+        "ndcg@5 of BM25 − ndcg@5",
+        "mrr of BM25 − mrr",
+    }
+    _, out, _ = karat_command("eval", "run.jsonl", *more)
+    assert first["title"] in out
+
+
 # Gates that check nothing
 
 

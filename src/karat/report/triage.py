@@ -10,6 +10,7 @@ from karat.errors import shorten
 from karat.report.blocks import Block, Cell, Example, Line, Listing, Report, Section, Text
 from karat.report.cells import table
 from karat.report.overview import data_name, run_names
+from karat.report.sections.doubts import doubt_sections
 from karat.report.sections.stages import WORDS
 from karat.results.numbers import counted
 from karat.results.queries.changed import ChangedQueries, ChangedQuery
@@ -22,7 +23,8 @@ def triage_report(found: Triage) -> Report:
     [name] = run_names([found.system or found.run])
     where = f"Where {name} fails on {data_name(found.dataset, found.gold)}"
     sentence = f"{where}: {found.nothing_found:,} of {counted(found.queries)} with nothing found"
-    return Report(f"{found.system or found.run} against {found.gold}", [section], page_title=sentence)
+    sections = [*doubt_sections(found.warnings), section]
+    return Report(f"{found.system or found.run} against {found.gold}", sections, page_title=sentence)
 
 
 def short_triage_report(found: Triage) -> Report:
@@ -36,7 +38,7 @@ def short_triage_report(found: Triage) -> Report:
     more = "`--explain` shows each query with its hits; `-o triage.html` writes that as a page."
     listed = table(columns, rows, _legend(found))
     blocks: list[Block] = [Text(_summary(found)), *map(Text, found.notes), listed, Text(more)]
-    return msgspec.structs.replace(whole, sections=[Section("triage", "Where it fails", blocks)])
+    return msgspec.structs.replace(whole, sections=[*whole.sections[:-1], Section("triage", "Where it fails", blocks)])
 
 
 def _line(case: Case, searched: bool) -> list[Cell]:
@@ -83,10 +85,15 @@ def _brief_note(found: Triage, in_full: int) -> list[Block]:
 
 def _summary(found: Triage) -> str:
     have, fall = "has" if found.nothing_found == 1 else "have", "scores" if found.losing == 1 else "score"
-    said = (
-        f"{found.nothing_found:,} of {counted(found.queries)} {have} no relevant hit in the first {DEPTH}; "
-        f"{found.losing:,} more {fall} below what the gold set allows."
-    )
+    of = f"of {counted(found.queries)}"
+    below = "below what the gold set allows"
+    if found.nothing_found:
+        more = f"; {found.losing:,} more {fall} {below}" if found.losing else ""
+        said = f"{found.nothing_found:,} {of} {have} no relevant hit in the first {DEPTH}{more}."
+    elif found.losing:
+        said = f"Every query has a relevant hit in the first {DEPTH}; {found.losing:,} {of} {fall} {below}."
+    else:
+        said = f"None {of} scores {below}."
     shown = len(found.cases) - found.sampled
     if found.sampled:
         return f"{said} Shown: the {shown:,} worst and a sample of {found.sampled:,} of the others."

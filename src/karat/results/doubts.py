@@ -59,11 +59,6 @@ def read_first(result: Result) -> list[str]:
     return [found.evidence for found in warnings_of(result)]
 
 
-def ways_out(result: Result) -> list[str]:
-    """What to try, most likely first."""
-    return [way for found in warnings_of(result) for way in found.what_to_try]
-
-
 def _again(result: Result) -> list[str]:
     return ["run the failed queries again: karat run … --retry-failed"] if result.audit["failed_queries"] else []
 

@@ -10,6 +10,7 @@ from karat.results.analyses.label_health import LabelHealth, label_health
 from karat.results.diagnosis import changes, rules
 from karat.results.diagnosis.evidence import Evidence
 from karat.results.diagnosis.finding import Finding, Rule
+from karat.results.diagnosis.rules.ranking import BM25_METRICS
 from karat.results.doubts import READ_FIRST
 from karat.results.summary import is_outage
 from karat.scoring.metrics.cost import Latency
@@ -59,7 +60,7 @@ def findings_of(result: Result) -> list[Finding]:
             attributes=tuple(dict.fromkeys((*result.gold.tags, *result.segmented_by))),
             groups=result.groups,
             analyses=lambda: _believable(result) if background else {},
-            bm25=result.bm25_scores(["recall@5"]),
+            bm25=result.bm25_scores(BM25_METRICS),
             labels=_labels(result),
         )
     )

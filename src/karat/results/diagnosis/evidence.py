@@ -74,6 +74,24 @@ class LazyInterval(msgspec.Struct, frozen=True, dict=True):
         return 2 if self.wide_limits[1] < line else 1
 
 
+def above_zero(numbers: Mapping[str, LazyInterval]) -> dict[str, int]:
+    """Those that are above 0, and how sure that is (1 likely, 2 strong), corrected with Holm's method."""
+    likely, strong = _above_zero(numbers, 1), _above_zero(numbers, 5)  # strong: a fifth of the error probability
+    return {name: 2 if name in strong else 1 for name in numbers if name in likely}
+
+
+def _above_zero(numbers: Mapping[str, LazyInterval], stricter: int) -> set[str]:
+    found: set[str] = set()
+    while len(found) < len(numbers):
+        tests = stricter * (len(numbers) - len(found))
+        left = {name: one for name, one in numbers.items() if name not in found and one.value > 0}
+        more = {name for name, one in left.items() if one.limits_at(1 - (1 - one.level) / tests)[0] > 0}
+        if not more:
+            break
+        found |= more
+    return found
+
+
 class Evidence(msgspec.Struct, frozen=True, dict=True):
     """The scores of one system, query by query, with everything they depend on."""
 

@@ -17,6 +17,8 @@ from karat.errors import ConfigError, MissingExtra, shorten
 from karat.results.analyses.base import Setup
 from karat.results.analyses.waterfall import Waterfall, locate
 from karat.results.bm25_baseline import word_search
+from karat.results.diagnosis.finding import Finding
+from karat.results.doubts import warnings_of
 from karat.results.queries.lists import ListedHit
 from karat.results.queries.shown import Passages, ShownGold, ShownHit, Texts, passage_length
 from karat.results.result import Result
@@ -61,6 +63,7 @@ class Triage(SavedOfSystem, frozen=True, kw_only=True):
     brief: int = 0  # number of brief cases after the worst, without BM25's list
     sampled: int = 0  # number of brief cases at the end that are a random sample of the rest
     notes: list[str]
+    warnings: list[Finding] = []  # doubts about the run itself, to be read first
 
 
 def triage_need(setup: Setup) -> Need:
@@ -99,6 +102,7 @@ def triage(
         brief=len(short),
         sampled=len(drawn),
         notes=notes,
+        warnings=warnings_of(result),
     )
 
 

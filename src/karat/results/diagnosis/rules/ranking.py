@@ -10,32 +10,38 @@ from msgspec.structs import replace
 
 from karat.data.ids import Bools
 from karat.results.diagnosis import thresholds as at
-from karat.results.diagnosis.evidence import DIFFERENCE, Evidence, LazyInterval
+from karat.results.diagnosis.evidence import DIFFERENCE, Evidence, LazyInterval, above_zero
 from karat.results.diagnosis.finding import MissingEvidence, Number, Proof, RuleTable
 from karat.results.numbers import decimal_of, enumerated, percent, points_of, share_of
 
 TABLE: RuleTable[Evidence] = RuleTable()
 rule: Final = TABLE.rule
+BM25_METRICS = ("recall@5", "ndcg@5", "mrr")  # in which a system may lose to BM25
 
 
 @rule(
-    "Plain keyword search (BM25) finds more than this system.",
+    "Plain keyword search (BM25) does better than this system.",
     "use BM25, alone or together with the system (hybrid), until the system beats it",
     "check how queries and passages are embedded: the right model, prefixes, language, truncated texts",
     "check that the index contains every chunk of the corpus",
 )
 def loses_to_bm25(e: Evidence) -> Iterator[Proof]:
-    """BM25 has a higher recall@5 on the same queries, beyond noise (needs a corpus or a BM25 run)."""
-    if "recall@5" not in e.bm25:
+    """BM25 has a higher recall@5, ndcg@5 or mrr on the same queries, beyond noise (corrected for several metrics with
+    Holm's method; needs a corpus or a BM25 run)."""
+    both = [name for name in BM25_METRICS if name in e.bm25 and name in e.values]
+    if not both:
         raise MissingEvidence("bm25")
-    gap = e.estimate("recall@5 of BM25 − recall@5", e.bm25["recall@5"] - e.column("recall@5"), DIFFERENCE)
-    if sure := gap.above(0):
-        recall, other = e.score("recall@5"), e.estimate("recall@5 of BM25", e.bm25["recall@5"])
-        yield Proof(
-            sure,
-            f"recall@5 is {share_of(recall)}. BM25 reaches {share_of(other)}, {points_of(gap)} more, query by query.",
-            [recall.number, other.number, gap.number],
-        )
+    gaps = {name: e.estimate(f"{name} of BM25 − {name}", e.bm25[name] - e.column(name), DIFFERENCE) for name in both}
+    sure = above_zero(gaps)
+    if not sure:
+        return
+    said, numbers = [], []
+    for name in sure:
+        ours, theirs, gap = e.score(name), e.estimate(f"{name} of BM25", e.bm25[name]), gaps[name]
+        value, more = (share_of, points_of) if name.startswith("recall") else (decimal_of, decimal_of)
+        said.append(f"{name} is {value(ours)}. BM25 reaches {value(theirs)}, {more(gap)} more, query by query.")
+        numbers += [ours.number, theirs.number, gap.number]
+    yield Proof(max(sure.values()), " ".join(said), numbers)
 
 
 @rule(
