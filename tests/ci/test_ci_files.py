@@ -203,11 +203,15 @@ def test_the_action_judges_and_keeps_the_exit_code_for_the_end(runner: Runner) -
 
 
 def test_the_action_without_a_baseline_yet(runner: Runner) -> None:
-    done = judge(runner, RUN="bm25.jsonl", GOLD="gold.jsonl", GATES="recall@5 drop <= 0.1", BASELINE="none.json")
+    files = {"RUN": "bm25.jsonl", "GOLD": "gold.jsonl", "BASELINE": "none.json"}
+    done = judge(runner, **files, GATES="recall@5 drop <= 0.1\nrecall@5 >= 0.2")
     assert runner.outputs()["exit-code"] == "0"
     assert "::" in done.stdout
     verdicts = json.loads((Path(runner.outputs()["folder"]) / "verdicts.json").read_text())["verdicts"]
     assert [part["outcome"] for part in verdicts[0]["parts"]] == ["not checked"]
+    done = judge(runner, **files, GATES="recall@5 drop <= 0.1")
+    assert runner.outputs()["exit-code"] == "2"
+    assert "::error" in done.stdout
 
 
 @pytest.mark.parametrize(

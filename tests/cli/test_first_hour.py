@@ -426,12 +426,69 @@ def test_losing_to_word_search_in_the_order_alone_is_the_first_finding(karat_com
 def test_a_gate_without_a_baseline_has_no_tick(karat_command: Call) -> None:
     run = lines("run.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items()])
     gate = ("gate", run, "--gold", "gold.jsonl", "--gate", "recall@5 drop <= 0.02")
-    code, out, _ = karat_command(*gate, "-o", "page.html", "-o", "comment.md")
+    code, out, _ = karat_command(*gate, "--gate", "recall@5 >= 0", "-o", "page.html", "-o", "comment.md")
     assert code == 0
     assert "– not checked  recall@5" in out
-    assert "✓" not in out
+    assert out.count("✓") == 1
     assert "✅ not checked" not in Path("comment.md").read_text()
     assert 'class="verdict not-checked"' in Path("page.html").read_text()
+
+
+def test_a_gate_that_checked_nothing_could_not_judge(karat_command: Call) -> None:
+    run = lines("run.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items()])
+    gate = ("gate", run, "--gold", "gold.jsonl", "--gate", "recall@5 drop <= 0.02")
+    code, out, _ = karat_command(*gate, "-o", "page.html", "-o", "comment.md", "-o", "junit.xml", "-o", "annotations=-")
+    assert code == 2
+    assert "No check ran" in out
+    assert "--baseline" in out
+    assert "May ship" not in out
+    assert "::error" in out
+    assert "could not be judged" in Path("comment.md").read_text()
+    assert 'errors="1"' in Path("junit.xml").read_text()
+    found = karat.gate(run, "gold.jsonl", "recall@5 drop <= 0.02")
+    assert (bool(found), found.outcome) == (False, "invalid")
+    assert "baseline=" in found.verdicts[0].reason
+    assert karat_command(*gate, "--baseline", run)[0] == 0
+
+
+def test_limits_in_percent_in_a_criteria_file(karat_command: Call) -> None:
+    """What the hint for `threshold: 60` says can be pasted."""
+    run = lines("run.jsonl", [{"query_id": q, "topk": i, "latency_ms": {"all": 5}} for q, i in LISTS.items()])
+    gate = ("gate", run, "--gold", "gold.jsonl", "--criteria", "criteria.yaml")
+    written = "gates:\n- metric: {}\n  {}\n"
+    Path("criteria.yaml").write_text(written.format("recall@5", "threshold: 60"))
+    code, _, err = karat_command(*gate)
+    assert (code, "0.6 or 60%" in err) == (2, True)
+    for text, limit in (("60%", 0.6), ("'62.5 %'", 0.625), ("60pp", 0.6)):
+        Path("criteria.yaml").write_text(written.format("recall@5", f"threshold: {text}"))
+        found = json.loads(karat_command(*gate, "--json")[1])
+        assert found["verdicts"][0]["limit"] == limit
+    for metric, text in (("latency_p50", "max: 60%"), ("recall@5", "threshold: sixty%")):
+        Path("criteria.yaml").write_text(written.format(metric, text))
+        code, _, err = karat_command(*gate)
+        assert (code, "criteria.yaml:3:" in err) == (2, True)
+
+
+def test_a_gate_points_at_the_field_that_is_wrong(karat_command: Call) -> None:
+    run = lines("run.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items()])
+    Path("criteria.yaml").write_text("gates:\n- metric: recall@5\n  threshold: 0.5\n  each: langage\n")
+    code, _, err = karat_command("gate", run, "--gold", "gold.jsonl", "--criteria", "criteria.yaml")
+    assert (code, "criteria.yaml:4" in err) == (2, True)
+
+
+def test_gate_takes_one_run(karat_command: Call) -> None:
+    run = lines("run.jsonl", [{"query_id": q, "topk": i} for q, i in LISTS.items()])
+    code, _, err = karat_command("gate", run, run, "--gold", "gold.jsonl", "--gate", "recall@5 >= 0")
+    assert (code, "karat compare" in err) == (2, True)
+
+
+def test_a_k_beyond_the_lists_is_said_in_short_too(karat_command: Call) -> None:
+    gold = [{"query_id": f"q{n}", "gold": [f"d{n}"]} for n in range(30)]
+    lines("many.jsonl", gold)
+    run = lines("run.jsonl", [{"query_id": g["query_id"], "topk": g["gold"] + ["x", "y"]} for g in gold])
+    for command in (("gate", run, "--gate", "recall@50 >= 0.5"), ("eval", run, "-m", "recall@50", "--brief")):
+        code, out, _ = karat_command(*command, "--gold", "many.jsonl")
+        assert (code, "recall@50 equals recall@3" in out) == (0, True)
 
 
 # Headers of tables

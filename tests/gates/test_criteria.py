@@ -103,7 +103,7 @@ MISTAKES = {
         *(2, 35, "gates.0.a\nb", "unknown-field"),
     ),
     "text for a number": (
-        "gates:\n  - metric: mrr\n    threshold: 85%\n",
+        "gates:\n  - metric: mrr\n    threshold: high\n",
         *(3, 16, "gates.0.threshold", "wrong-type"),
     ),
     "truth for a number": ("gates: [{metric: mrr, threshold: true}]", 1, 34, "gates.0.threshold", "wrong-type"),

@@ -106,7 +106,7 @@ def test_the_hint_is_a_gate_that_can_be_read(text: str) -> None:
         ("recall5 > 0.85", "did you mean recall@5?"),
         ("ndgc@10 drop <= 2%", "did you mean ndcg@10?"),
         ("recall@5 < 0.85", "set a minimum: 'recall@5 >= …'"),
-        ("recall@5 >= 85", "85 percent is 0.85, or 85% as text"),
+        ("recall@5 >= 85", "85 percent is 0.85 or 85%"),
     ],
 )
 def test_the_hint_names_what_is_wrong(text: str, hint: str) -> None:

@@ -133,7 +133,7 @@ def test_without_a_baseline_the_floor_decides_and_it_says_how_to_save_one() -> N
         assert [part.outcome for part in found.parts] == [outcome, "not checked"]
         assert "karat eval" in found.reason
     only = verdict(scored(share(70, 100)), metric="hit@1", regression_max=0.03)
-    assert (only.outcome, only.blocks) == ("pass", False)
+    assert (only.outcome, only.blocks) == ("invalid", True)  # nothing was checked
 
 
 def saved(folder: Path, name: str, result: Result, **changes: Any) -> Path:
@@ -648,7 +648,7 @@ def test_separate_segment_gates_are_told_that_they_raise_more_false_alarms() -> 
 def test_an_attribute_that_the_gold_set_lacks_is_told_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "ship-criteria.yaml"
     file.write_text("gates:\n  - metric: hit@1\n    threshold: 0.5\n    each: topik\n")
-    with refused("unknown-attribute", ConfigError, file=file, line=2) as caught:
+    with refused("unknown-attribute", ConfigError, file=file, line=4) as caught:
         gate(run_of(share(6, 10)), gold_of(10, topic=lambda i: f"t{i % 2}"), file)
     assert "topic" in caught.value.hint
 

@@ -85,7 +85,7 @@ CRITERIA: dict[str, Case] = {
     "a tag that does not fit": criteria("gates: [{metric: mrr, threshold: !!int ''}]"),
     "an unknown field": criteria("gates:\n  - metric: recall@5\n    treshold: 0.8\n"),
     "a field of no meaning": criteria("gates:\n  - {metric: mrr, threshold: 0.5, colour: 1}\n"),
-    "text in place of a number": criteria("gates:\n  - metric: mrr\n    threshold: 85%\n"),
+    "text in place of a number": criteria("gates:\n  - metric: mrr\n    threshold: high\n"),
     "a number in place of text": criteria("gates: [{metric: 5, threshold: 0.5}]"),
     "a text in place of a gate": criteria("gates:\n  - recall@5 >= 0.8\n"),
     "an unknown choice": criteria("gates: [{metric: mrr, threshold: 0.5, on: men}]"),

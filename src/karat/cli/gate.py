@@ -36,9 +36,18 @@ _TABLE = "table "  # prefix of a table's name
 _ENDINGS = {".html": "html", ".json": "json", ".md": "md", ".xml": "junit"}
 
 
-@click.command(
-    "gate", cls=KaratCommand, short_help="Check whether a run can ship, with the gates in ship-criteria.yaml."
-)
+class _OneRun(KaratCommand):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "unexpected extra argument" not in error.message:
+                raise
+            hint = "`karat gate` takes one run: use `karat compare` for several, or one command per run"
+            raise click.UsageError(f"{error.message}\nhint: {hint}", ctx) from None
+
+
+@click.command("gate", cls=_OneRun, short_help="Check whether a run can ship, with the gates in ship-criteria.yaml.")
 @gate_options
 @ranking_options
 @options_of(Options, "corpus_size")

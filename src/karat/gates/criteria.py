@@ -31,6 +31,8 @@ _FORM = re.compile(
     r"(?:\s+by\s+(?P<labels>judge))?\s*",
     re.I,
 )
+_LIMITS = ("threshold", "max", "regression_max", "regression_max_share")
+_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(?:%|pp)\s*")
 _AT_LEAST, _AT_MOST = (
     (">", ">=", "=>", "≥", "at least", "above", "over"),
     ("<", "<=", "=<", "≤", "at most", "below", "under"),
@@ -97,9 +99,12 @@ class Criteria(msgspec.Struct, frozen=True):
     max_missing: float = 0.1
     file: str | None = None
     lines: tuple[int, ...] = ()  # of each gate in the file
+    each_lines: tuple[int, ...] = ()  # of each gate's `each`
 
-    def line(self, gate: Gate) -> int | None:
-        return next((line for g, line in zip(self.gates, self.lines, strict=False) if g is gate), None)
+    def line(self, gate: Gate, *, each: bool = False) -> int | None:
+        """The line of a gate, or that of its `each`."""
+        lines = self.each_lines if each else self.lines
+        return next((line for g, line in zip(self.gates, lines, strict=False) if g is gate), None)
 
 
 def find_criteria(folder: Path | None = None) -> Path:
@@ -122,11 +127,36 @@ def read_criteria(file: Path) -> Criteria:
         raise document.placed(
             ConfigError("no gates", code="no-gates", expected="a list under `gates:`", got=document.value), ()
         )
+    shares = list(_read_percent(document.value))
     found = document.convert(CriteriaFile)
+    for i, name, text in shares:
+        if name != "regression_max_share" and _is_measured(found.gates[i]):
+            error = ConfigError(f"{found.gates[i].parsed} is not measured in percent", code="wrong-unit", got=text)
+            raise document.placed(error, ("gates", i, name))
     for problem, path in _problems(found):
         raise document.placed(problem, path)
     lines = tuple(document.line(("gates", i)) for i in range(len(found.gates)))
-    return Criteria(_anchored(found, file.parent), found.max_missing, str(file), lines)
+    each = tuple(document.line(("gates", i, "each")) for i in range(len(found.gates)))
+    return Criteria(_anchored(found, file.parent), found.max_missing, str(file), lines, each)
+
+
+def _read_percent(value: dict[str, Any]) -> Iterator[tuple[int, str, str]]:
+    """Turn limits such as 60% or 3pp into numbers, in place. Yields their gate, field and text."""
+    gates = value.get("gates")
+    for i, gate in enumerate(gates if isinstance(gates, list) else []):
+        for name in _LIMITS if isinstance(gate, dict) else ():
+            text = gate.get(name)
+            if isinstance(text, str) and (found := _PERCENT.fullmatch(text)):
+                gate[name] = float(found[1]) / 100
+                yield i, name, text
+
+
+def _is_measured(gate: Gate) -> bool:
+    """Whether the values of a gate are no shares. A metric that cannot be read is reported elsewhere."""
+    try:
+        return gate.parsed.range != (0.0, 1.0)
+    except ConfigError:
+        return False
 
 
 def check_gates(gates: list[Gate]) -> list[Gate]:
@@ -187,9 +217,7 @@ def _gate_problems(gate: Gate) -> Iterator[tuple[ConfigError, tuple[str, ...]]]:
     for name, value in (("threshold", least), ("max", most)):
         if value is not None and not (low <= value <= high and math.isfinite(value)):
             expected = f"between {low:g} and {high:g}" if math.isfinite(high) else f"{low:g} or more"
-            percent = (
-                f"{value:g} percent is {value / 100:g}, or {value:g}% as text" if high == 1 < value <= 100 else None
-            )
+            percent = f"{value:g} percent is {value / 100:g} or {value:g}%" if high == 1 < value <= 100 else None
             what = f"{metric} cannot take this value"
             yield _problem(name, what, "bad-value", expected=expected, got=value, hint=percent)
     if loss is not None and not 0 <= loss < math.inf:
@@ -203,7 +231,7 @@ def _gate_problems(gate: Gate) -> Iterator[tuple[ConfigError, tuple[str, ...]]]:
         what, expected = f"{metric} cannot drop by more than 100 %", "less than 1; 0.1 is 10 %"
         yield _problem("regression_max_share", what, "bad-value", expected=expected, got=part)
     if loss is not None and loss >= high - low:
-        what, hint = f"{metric} cannot drop by that much", "3 percentage points are 0.03 (as text: 3pp)"
+        what, hint = f"{metric} cannot drop by that much", "3 percentage points are 0.03 or 3pp"
         expected = f"less than {high - low:g}"
         yield _problem("regression_max", what, "bad-value", expected=expected, got=loss, hint=hint)
     if gate.min_queries is not None and gate.min_queries < 1:

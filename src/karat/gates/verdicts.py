@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from karat.data.attributes import label_text
 from karat.data.ids import Ints
-from karat.errors import ConfigError, did_you_mean
+from karat.errors import ConfigError, UnknownName, did_you_mean
+from karat.errors.spelling import spell
 from karat.gates import rules
 from karat.gates.criteria import Criteria, Gate, Outcome
 from karat.gates.rules import ConfidenceLevels, GatedValue, Limit, Limits, Ruling
@@ -55,10 +56,13 @@ class GateJudge(msgspec.Struct):
                 verdicts = self.judge(gate)
             except ConfigError as error:  # found only with the gold set, such as a missing attribute
                 if error.file is None:
-                    error.file, error.line = file, line
+                    error.file, error.line = file, criteria.line(gate, each=isinstance(error, UnknownName))
                 raise
             found += [msgspec.structs.replace(verdict, file=file, line=line) for verdict in verdicts]
-        return found
+        if any(part.outcome != "not checked" for verdict in found for part in verdict.parts):
+            return found
+        nothing = spell(_NOTHING_CHECKED)
+        return [replace(verdict, outcome="invalid", blocks=True, reason=nothing) for verdict in found]
 
     def judge(self, gate: Gate) -> list[GateVerdict]:
         """Return one verdict, or one per value of the gate's `each` attribute."""
@@ -329,6 +333,10 @@ _NOT_CHECKED = Condition(
     "not checked",
     "Regression was not checked: there is no baseline. Save one with `karat eval … -o baseline.json` and pass it with "
     "`--baseline`.",
+)
+_NOTHING_CHECKED = (
+    "No check ran: there is no baseline to compare with, so pass one with --baseline. "
+    "`karat eval … -o baseline.json` saves one."
 )
 
 

@@ -158,7 +158,7 @@ def consequence(verdict: GateVerdict) -> str:
     if verdict.blocks:
         return "blocks"
     if verdict.outcome in ("fail", "inconclusive"):
-        return "warning"
+        return "warning" if verdict.severity == "warning" else "does not block"
     return "not checked" if _unchecked(verdict) else "pass"
 
 
@@ -175,7 +175,7 @@ def counts(found: Verdicts) -> str:
 
 
 def _counted_as(verdict: GateVerdict) -> Outcome | Literal["not checked"]:
-    return "not checked" if _unchecked(verdict) else verdict.outcome
+    return "not checked" if verdict.outcome == "pass" and _unchecked(verdict) else verdict.outcome
 
 
 def selftest_report(found: SelfTest) -> Report:

@@ -302,7 +302,8 @@ def gate_notes(result: Result, most: float) -> list[str]:
     near = doubts.near if doubts.near is not None and doubts.near.share <= most else None
     order = doubts.order if doubts.order is not None and not doubts.order.sure else None
     texts = filter(None, (_empty(result), _near_queries(result), lost_in_short(result)))
-    return [*map(spell, texts), *doubt_text(Doubts(unsure, near, order=order))]
+    deep = too_deep(result)
+    return [*map(spell, texts), *doubt_text(Doubts(unsure, near, order=order)), *([deep] if deep else [])]
 
 
 # Short texts about queries that were not scored normally.
@@ -322,6 +323,12 @@ def lost_in_short(result: Result) -> str | None:
     failed = next((f" ({e.examples[0]})" for e, _ in found if e.code == "failed_queries" and e.examples), "")
     said = "; ".join(text + (failed if entry.code == "failed_queries" else "") for entry, text in found)
     return f"{said}." if said else None
+
+
+def too_deep(result: Result) -> str | None:
+    """One line about metrics with a k beyond the longest list; None if there are none."""
+    found = [text for e in result.audited if e.code == "beyond_lists" for text in e.examples]
+    return f"The lists are shorter than k: {'; '.join(found)}." if found else None
 
 
 def judgeable(

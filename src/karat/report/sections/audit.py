@@ -13,7 +13,7 @@ from karat.report.overview import run_names
 from karat.report.sections.base import ReportSection
 from karat.report.sections.doubts import with_doubts
 from karat.results.analyses.base import REGISTRY
-from karat.results.doubts import in_doubt, lost_in_short
+from karat.results.doubts import in_doubt, lost_in_short, too_deep
 from karat.results.numbers import counted, listed
 from karat.results.result import Result
 
@@ -33,10 +33,10 @@ class AuditSection(ReportSection):
         return self.blocks(result) if list(result.audited) else []
 
 
-def audit_line(result: Result) -> list[Text]:
-    """One line about queries that failed, are missing, unknown or left out; empty if there are none."""
-    said = lost_in_short(result)
-    return [Text(said, "warning")] if said else []
+def audit_line(result: Result, *, deep: bool = True) -> list[Text]:
+    """A line about queries that failed, are missing, unknown or left out; with `deep`, another about a k beyond the
+    longest list."""
+    return [Text(said, "warning") for said in (lost_in_short(result), too_deep(result) if deep else None) if said]
 
 
 def with_audits(report: Report, results: Sequence[Result]) -> Report:
@@ -52,7 +52,7 @@ def audit_sections(results: Sequence[Result], *, brief: bool = False) -> list[Se
         lines = [
             msgspec.structs.replace(line, text=f"{name.removeprefix(': ')}: {line.text}" if name else line.text)
             for result, name in zip(results, names, strict=True)
-            for line in audit_line(result)
+            for line in audit_line(result, deep=len(results) == 1)
         ]
         return [Section(AuditSection.name, AuditSection.title, lines)] if lines else []
     return [
