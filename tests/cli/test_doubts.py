@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import karat
 from karat.data.ids import DocRule
 from karat.data.normal_ids import normal_id
 from karat.errors import KaratError
@@ -554,3 +555,46 @@ def test_triage_begins_with_what_is_wrong_with_the_run(
             assert text.index(found["evidence"]) < text.index("Where it fails")
         assert "Read this first" in page.read_text()
     assert "Read this first" not in karat_command("eval", "triage", good, "--gold", gold)[1]
+
+
+def test_a_comparison_that_left_all_scores_out_says_nothing_about_them(
+    adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call
+) -> None:
+    """The same latency on every query does not mean that both score the same."""
+    good = write_run(tmp_path / "good.jsonl", adi[0])
+    gold = write_gold(tmp_path / "gold.jsonl", adi[1])
+    records = list(map(json.loads, Path(good).read_text().splitlines()))
+    failed = [{**record, "topk": [], "error": "timeout"} for record in records[5:]]
+    down = lines(tmp_path / "down.jsonl", [*records[:5], *failed])
+    page = tmp_path / "page.html"
+    for metrics in ("recall@5,latency_p50", "recall@5"):
+        code, out, _ = karat_command("compare", good, down, "--gold", gold, "-m", metrics, "-o", str(page))
+        assert code == 2
+        assert "not compared: recall@5." in out
+        for shown in (out, page.read_text()):
+            assert "score the same" not in shown
+    assert "reading" not in out
+    found = karat.compare(good, down, gold, ["recall@5"])
+    with pytest.raises(KaratError) as caught:
+        found["recall@5"]
+    assert caught.value.code == "not-compared"
+    assert "failed" in str(caught.value.hint)
+
+
+def test_a_table_of_systems_leaves_out_a_run_that_was_down(
+    adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call
+) -> None:
+    good = write_run(tmp_path / "good.jsonl", adi[0], system="good")
+    turned = {query: hits[::-1] for query, hits in adi[0].items()}
+    other = write_run(tmp_path / "other.jsonl", turned, system="other", score_order="lower-is-better")
+    gold = write_gold(tmp_path / "gold.jsonl", adi[1])
+    failed = [{"query_id": q, "system": "down", "topk": [], "error": "timeout"} for q in list(adi[0])[5:]]
+    some = [{"query_id": q, "system": "down", "topk": [i for i, _ in adi[0][q]]} for q in list(adi[0])[:5]]
+    down = lines(tmp_path / "down.jsonl", [*some, *failed])
+    _, out, _ = karat_command("eval", good, other, down, "--gold", gold, "--json")
+    found = json.loads(out)
+    assert found["tests"] == 1
+    assert [row["value"] for row in found["systems"][2]["metrics"]] == [None] * len(found["metrics"])
+    assert found["notes"][0].startswith("down: ")
+    _, out, _ = karat_command("eval", good, other, down, "--gold", gold)
+    assert "over 1 comparison per metric" in " ".join(out.split())

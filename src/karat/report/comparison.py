@@ -233,6 +233,8 @@ def _judged(pair: CandidateComparison) -> list[Block]:
 
 
 def _differences(comparison: Comparison, found: Sequence[Difference], page: bool) -> list[Block]:
+    if not found:  # everything is left out; the notes say why
+        return []
     tested = _tested(found)
     columns = ("metric", "baseline", "candidate", _level(comparison), *tested * ("p",), "+/=/−", "reading")
     alpha = _alpha(comparison)
@@ -295,6 +297,8 @@ def _all(comparison: Comparison) -> list[Block]:
         for pair in comparison.pairs
         for d in pair.differences
     ]
+    if not rows:
+        return [Text("Nothing could be compared: see below.")]
     note = "reading: based on each interval on its own, not adjusted for the number of comparisons."
     return [table(columns, rows, note), *texts("note", (tested, _ADJUSTED))]
 

@@ -69,9 +69,13 @@ def _cell(found: MetricStanding, unit: str, *, marked: bool = True) -> Interval:
 
 def _note(board: Leaderboard) -> str:
     level, tests = board.statistics["level"], board.tests
+    shown = {sum(s.metrics[at].value is not None for s in board.systems) for at in range(len(board.metrics))}
+    over = "up to " if len(shown) > 1 else ""
+    if not tests:
+        return f"In brackets: {level:.0%} interval. *: best value."
     return (
         f"In brackets: {level:.0%} interval. *: best value. Letters: the systems that this one beats significantly "
-        f"(paired sign-flip test, Holm-adjusted over {counted(tests, 'comparison')} per metric)."
+        f"(paired sign-flip test, Holm-adjusted over {over}{counted(tests, 'comparison')} per metric)."
     )
 
 

@@ -56,7 +56,7 @@ class Leaderboard(SavedObject, frozen=True, kw_only=True):
     gold: str
     dataset: Dataset
     statistics: dict[str, Any]
-    tests: int  # number of comparisons that each metric's p-values are adjusted for
+    tests: int  # number of comparisons that the p-values of a metric are adjusted for; fewer where values are left out
     metrics: list[str]
     units: dict[str, str]
     lower_is_better: list[str]
@@ -74,7 +74,7 @@ def rank_systems(results: Sequence[Result]) -> Leaderboard:
     """Compare every pair of systems, metric by metric, on the queries that both have.
 
     A difference counts if it is beyond chance as in `compare` (interval and p agree), and p (sign flips of paired
-    differences) is still at most 1 − level after Holm's adjustment over all pairs of systems.
+    differences) is still at most 1 − level after Holm's adjustment over all pairs of systems whose values are believed.
     """
     if len(results) > len(ascii_lowercase):
         most = len(ascii_lowercase)
@@ -86,15 +86,19 @@ def rank_systems(results: Sequence[Result]) -> Leaderboard:
     pairs = [(i, j) for i in range(len(results)) for j in range(i)]
     p = np.ones((len(pairs), len(metrics)))
     better, beyond = np.zeros_like(p), np.zeros(p.shape, np.bool_)  # by how much the first of a pair is
+    tested = np.zeros(p.shape, np.bool_)
     for row, (i, j) in enumerate(pairs):
         found = {d.metric: d for d in _differences(results[j], results[i])}
         for column, metric in enumerate(metrics):
             difference = found[str(metric)]
             doubted = any(_is_doubted(side, metric) for side in (results[i], results[j]))
-            p[row, column] = 1.0 if difference.p is None or doubted else difference.p
+            tested[row, column] = difference.n > 0 and not doubted
+            p[row, column] = 1.0 if difference.p is None else difference.p
             beyond[row, column] = difference.certain and metric.is_quality
             better[row, column] = (difference.delta or 0.0) * (1 if metric.direction == "higher" else -1)
-    certain = beyond & (np.apply_along_axis(holm, 0, p) <= 1 - first.sampling.level + ROUNDING) if pairs else beyond
+    for column in range(len(metrics)):
+        p[tested[:, column], column] = holm(p[tested[:, column], column])
+    certain = beyond & tested & (p <= 1 - first.sampling.level + ROUNDING)
     letters = ascii_lowercase[: len(results)]
     beats = {(system, column): "" for system in range(len(results)) for column in range(len(metrics))}
     for row, (i, j) in enumerate(pairs):
@@ -106,7 +110,7 @@ def rank_systems(results: Sequence[Result]) -> Leaderboard:
         gold=first.gold.label,
         dataset=first.gold.dataset,
         statistics=first.sampling.saved(first.cluster),
-        tests=len(pairs),
+        tests=int(tested.sum(axis=0).max(initial=0)),
         metrics=list(map(str, metrics)),
         units={str(metric): metric.unit_by(first.rules) for metric in metrics},
         lower_is_better=[str(metric) for metric in metrics if metric.direction == "lower"],
@@ -145,9 +149,9 @@ def _is_doubted(result: Result, metric: Metric) -> bool:
 
 def _standing(result: Result, metric: Metric, beats: str, best: float | None) -> MetricStanding:
     row = result.row(metric)
-    if result.doubts.about(metric):
+    if _is_doubted(result, metric):
         return MetricStanding(row.metric, None, None, None)
-    best_of_all = metric.is_quality and row.mean is not None and row.mean == best and not _is_doubted(result, metric)
+    best_of_all = metric.is_quality and row.mean is not None and row.mean == best
     return MetricStanding(row.metric, row.mean, row.low, row.high, beats, best_of_all)
 
 

@@ -94,7 +94,7 @@ class CandidateComparison(msgspec.Struct, frozen=True):
 
     candidate: str
     queries: int
-    identical: bool  # the same score on every query and metric
+    identical: bool  # the same score on every query and metric; latency and cost alone do not count
     differences: list[Difference]
     segments: list[SegmentDifferences]
     changes: list[Change]
@@ -109,6 +109,10 @@ class CandidateComparison(msgspec.Struct, frozen=True):
     def __getitem__(self, metric: str | Metric) -> Difference:
         name = str(parse_metric(metric))
         found = {difference.metric: difference for difference in self.differences}
+        if name in self.invalid:
+            reasons = (note.removeprefix("not compared: ").partition(". ") for note in self.notes)
+            why = next((why for names, _, why in reasons if name in names.split(", ")), None)
+            raise ConfigError(f"{name} was not compared", code="not-compared", hint=why)
         if name not in found:
             raise UnknownMetric("metric of this comparison", name, found)
         return found[name]
@@ -230,8 +234,8 @@ def _pair(
     paired, at, of = _paired(first, other, notes)
     shared = paired.baseline.metrics
     queries = [first.queries[i] for i in at.tolist()]
-    kept, invalid = judgeable(shared, first, other, queries)
-    notes[:0] = [note if not force else note.replace("not compared", "compared with --force", 1) for note in invalid]
+    kept, left_out = judgeable(shared, first, other, queries)
+    notes[:0] = [note if not force else note.replace("not compared", "compared with --force", 1) for note in left_out]
     paired = paired if force else paired.of(kept)
     metrics = paired.baseline.metrics
     differences = paired.differences(sampling, permutations * sampling.resamples)
@@ -240,11 +244,14 @@ def _pair(
     notes += _disagreements(differences, groups, metrics)
     headline = headline_metric(metrics)
     judged = None if headline is None else judged_at(first, other, at, of, headline.k or first.rules.k)
+    invalid = [] if force else [metric for metric in shared if metric not in kept]
     differ = other_lists(first, other, at, of, DEPTHS[-1])
     return CandidateComparison(
         candidate=name,
         queries=len(queries),
-        identical=any(d.n for d in differences) and all(d.wins == d.losses == 0 for d in differences),
+        identical=not invalid
+        and any(d.n and metric.rests_on for d, metric in zip(differences, metrics, strict=True))
+        and all(d.wins == d.losses == 0 for d in differences),
         differences=differences,
         segments=_adjusted(groups, decide=False),
         changes=[]
@@ -258,7 +265,7 @@ def _pair(
         if first.labelling.judge or other.labelling.judge
         else [],
         other_lists=None if differ is None else int(differ.sum()),
-        invalid=[] if force else [str(metric) for metric in shared if metric not in kept],
+        invalid=list(map(str, invalid)),
     )
 
 
