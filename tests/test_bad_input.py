@@ -339,6 +339,9 @@ def test_nothing_in_memory(empty: Any) -> None:
 def test_things_that_are_no_input(thing: Any) -> None:
     name = type(thing).__name__
     assert refused(lambda: karat.evaluate(thing, GOLD), "unreadable-object", name).expected
+    if thing is None:
+        assert refused(lambda: karat.evaluate(RUN, thing), "no-gold").hint
+        return
     assert refused(lambda: karat.evaluate(RUN, thing), "unreadable-object", name).expected
 
 

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -216,3 +217,34 @@ def test_labels_go_from_one_function_to_the_next(tmp_path: Path) -> None:
     with pytest.raises(karat.KaratError) as raised:
         karat.labels.calibrate(judged, [{**people[0], "grade": "high"}])
     assert (raised.value.code, raised.value.line, raised.value.field) == ("wrong-type", 1, "grade")
+
+
+def test_several_candidates_in_a_list(tmp_path: Path) -> None:
+    runs = [tmp_path / f"{name}.json" for name in "abc"]
+    for run in runs:
+        run.write_text(json.dumps({"q1": {"d1": 1.0}}))
+    gold = {"q1": {"d1": 1}}
+    found = karat.compare(runs[0], runs[1:], gold)
+    assert [pair.candidate for pair in found.pairs] == [
+        pair.candidate for pair in karat.compare(*runs[:2], gold, others=runs[2:]).pairs
+    ]
+    for sides in ({"run": runs}, {"run": runs[0], "baseline": runs}):
+        with pytest.raises(karat.KaratError) as caught:
+            karat.gate(**sides, gold=gold, criteria="recall@5 >= 0.5")
+        assert caught.value.code == "several-runs"
+
+
+def test_what_a_caller_forgets_or_misspells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run, gold = {"q1": {"d1": 1.0}}, {"q1": {"d1": 1}}
+    calls: dict[str, tuple[str, Callable[[], object]]] = {
+        "criteria=": ("unknown-option", lambda: karat.gate(run, gold, gates=["recall@5 >= 0.5"])),  # type: ignore[call-arg]
+        "criteria=[": ("no-criteria", lambda: karat.gate(run, gold)),
+        "did you mean scores": ("unknown-table", lambda: karat.evaluate(run, gold).to_polars("scors")),
+        "summary": ("unknown-table", lambda: karat.evaluate(run, gold).to_polars("everything")),
+        "gold=": ("no-gold", lambda: karat.evaluate(run)),
+    }
+    for hint, (code, call) in calls.items():
+        with pytest.raises(karat.KaratError) as caught:
+            call()
+        assert (caught.value.code, hint in str(caught.value), "--" in str(caught.value)) == (code, True, False)

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from karat.errors import ConfigError
+from karat.errors.spelling import is_typed
 from karat.files.yaml import read_document
 from karat.results.saved import is_reference
 from karat.scoring.metrics.base import Metric
@@ -31,6 +32,8 @@ _FORM = re.compile(
     r"(?:\s+by\s+(?P<labels>judge))?\s*",
     re.I,
 )
+_TYPED = "a file with --criteria or a gate with --gate 'recall@5 >= 0.85'"
+_CALLED = "a file or gates as criteria, such as criteria=['recall@5 >= 0.85']"
 _LIMITS = ("threshold", "max", "regression_max", "regression_max_share")
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(?:%|pp)\s*")
 _AT_LEAST, _AT_MOST = (
@@ -116,7 +119,7 @@ def find_criteria(folder: Path | None = None) -> Path:
         "no criteria file",
         code="no-criteria",
         expected=" or ".join(DEFAULT_FILES),
-        hint="pass a file with --criteria or a gate with --gate 'recall@5 >= 0.85'; `karat init` writes a file",
+        hint=f"pass {_TYPED if is_typed() else _CALLED}; `karat init` writes a file",
     )
 
 

@@ -18,7 +18,7 @@ from karat.gates.verdicts import Baseline, GateJudge, overall
 from karat.options.option import takes
 from karat.results.analyses.base import Consumer
 from karat.results.comparison.compare import Comparison, compare_need, compare_results
-from karat.results.comparison.sides import SETTINGS, as_results, lists_read, refuse_different
+from karat.results.comparison.sides import SETTINGS, as_results, is_several, lists_read, refuse_different
 from karat.results.doubts import gate_notes
 from karat.results.numbers import percent
 from karat.results.result import Result
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _OLD = 90  # days after which the age of a baseline is noted
 
 
-@takes(Options)
+@takes(Options, gate="criteria", gates="criteria")
 def gate(
     run: Any,
     gold: Any = None,
@@ -47,6 +47,10 @@ def gate(
 
     `criteria`: a file (default: ship-criteria.yaml), or gates as text such as `recall@5 >= 0.85`.
     """
+    for side, what in ((run, "run"), (baseline, "baseline")):
+        if is_several(side) and len(side) > 1:
+            hint = "call karat.gate once for each" if what == "run" else "choose one"
+            raise ConfigError(f"a gate takes one {what}, not {len(side)}", code="several-runs", hint=hint)
     asked = as_criteria(criteria)
     metrics = gate_metrics(asked)
     options = {"analyses": False, **options}

@@ -211,21 +211,23 @@ def part_of(options: Any, kind: type[K], **more: Any) -> K:
 class UnknownOption(UnknownName, TypeError):
     """A keyword that a function does not accept. `typed`: options of the command line, which may have other names."""
 
-    def __init__(self, name: str, known: list[str], typed: dict[str, Option]) -> None:
+    def __init__(self, name: str, known: list[str], typed: dict[str, str]) -> None:
         super().__init__("option", name, known)
         same = typed.get("--" + name.replace("_", "-"))
-        self.hint: str | None = self.hint if same is None else f"in Python it is {same.name}="
+        self.hint: str | None = self.hint if same is None else f"in Python it is {same}="
 
 
-def takes(kind: type) -> Callable[[F], F]:
+def takes(kind: type, **renamed: str) -> Callable[[F], F]:
     """Declare that the `**options` of a function come from a list: signature and documentation show each of them, and
-    an unknown name is an error that suggests the nearest one."""
+    an unknown name is an error that suggests the nearest one. `renamed`: names that callers may try → the right one."""
 
     def decorate(function: F) -> F:
         *named, _ = inspect.signature(function).parameters.values()
         options = {name: each for name, each in options_in(kind).items() if name not in {one.name for one in named}}
         known = {*options, *(each.name for each in named)}
         typed = {flag: each for each in options.values() for flag in each.typed}
+        names = {flag: each.name for flag, each in typed.items()}
+        names |= {f"--{name}": right for name, right in renamed.items()}
         for flag, each in typed.items():
             learn(flag, each.name, partial(_values, each))
         for parameter in named:
@@ -234,7 +236,7 @@ def takes(kind: type) -> Callable[[F], F]:
         @wraps(function)
         def called(*args: Any, **kwargs: Any) -> Any:
             for name in kwargs.keys() - known:
-                raise UnknownOption(name, sorted(known), typed)
+                raise UnknownOption(name, sorted(known), names)
             return function(*args, **kwargs)
 
         called.__signature__ = _signature(function, named, options)  # type: ignore[attr-defined]

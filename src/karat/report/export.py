@@ -115,7 +115,7 @@ def found_frame(name: str) -> Callable[[Result], pl.DataFrame]:
 
     def frame(result: Result) -> pl.DataFrame:
         found = {**result.analyses.found, **{kind: getattr(result, kind) for kind in _FOUND}}
-        return frame_of(find_table(tables_of(found), name))
+        return frame_of(find_table(tables_of(found), name, TABLES))
 
     return frame
 

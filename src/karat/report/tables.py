@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -162,11 +162,12 @@ def _no_formula(text: str | None) -> str | None:
     return f"'{text}" if text and _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
-def find_table(tables: Mapping[str, list[Record]], name: str) -> list[Record]:
-    """The table with this path, or with the shortest path that ends with it."""
+def find_table(tables: Mapping[str, list[Record]], name: str, others: Iterable[str] = ()) -> list[Record]:
+    """The table with this path, or with the shortest path that ends with it. `others`: tables that are made elsewhere,
+    for the message about an unknown one."""
     ends = sorted((path for path in tables if path == name or path.endswith(f".{name}")), key=len)
     if not ends:
-        there = [path for path, records in tables.items() if records]
+        there = [*others, *(path for path, records in tables.items() if records)]
         raise UnknownName("table", name, there, hint="available: " + ", ".join(there))
     return tables[ends[0]]
 

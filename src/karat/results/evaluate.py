@@ -17,7 +17,7 @@ from karat.data.gold import Gold
 from karat.data.hits import Run, Ungrouped
 from karat.data.ids import DocRule
 from karat.data.normal_ids import IdNormalizer, normalized_gold
-from karat.errors import InputError, KaratError
+from karat.errors import ConfigError, InputError, KaratError
 from karat.formats.map_guess import map_of_both
 from karat.formats.read import read_gold, read_run
 from karat.options.option import part_of, takes
@@ -111,6 +111,8 @@ def _hashes_need(setup: Setup) -> Need:
 def _evaluation(
     run: Any, gold: Any, metrics: Iterable[str | Metric] | None, asked: Options, consumers: Sequence[Consumer]
 ) -> dict[str, Result]:
+    if gold is None:
+        raise ConfigError("the gold set is missing", code="no-gold", hint="add --gold GOLD")
     asked = asked.replace(columns=asked.fields)
     was_read = isinstance(gold, Gold) or isinstance(run, Run)
     engine = find_engine(asked.engine, run, asked.spark_master)

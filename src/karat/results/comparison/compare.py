@@ -172,8 +172,9 @@ def compare(
     """Compare candidates with a baseline, query by query.
 
     Each side is a run (as in `evaluate`, which has the same options), a result, or a saved result; runs need `gold`.
-    `others`: more candidates. `force`: compare even if data or definitions differ. `changes`: how many of the queries
-    that lost and gained most to list. `bounds`: also compute what labels of unjudged hits could change.
+    `candidate` may be a list of them. `others`: more candidates. `force`: compare even if data or definitions
+    differ. `changes`: how many of the queries that lost and gained most to list. `bounds`: also compute what labels
+    of unjudged hits could change.
     """
     segments = options.pop("segments", ())
     wanted = None if metrics is None else metrics_like(options.get("like"), metrics, (), options.get("k"))

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from karat.data.gold import Gold
+from karat.data.hits import Run
 from karat.errors import ConfigError, shorten
 from karat.errors.redaction import same_redacted
 from karat.formats.read import read_run
@@ -36,6 +37,12 @@ SETTINGS = (
 )
 
 
+def is_several(side: Any) -> bool:
+    """Whether it is a list of runs or results, not of records."""
+    kinds = (str, PathLike, Run, Result, SavedResult)
+    return isinstance(side, (list, tuple)) and bool(side) and all(isinstance(one, kinds) for one in side)
+
+
 def as_results(
     side: Any,
     gold: Any,
@@ -43,7 +50,9 @@ def as_results(
     options: EvaluateKeywords,
     consumers: Sequence[Consumer] = (),
 ) -> list[Result]:
-    """The results of one side: one, or one per system of a run."""
+    """The results of one side: one, or one per system of a run, or those of several runs."""
+    if is_several(side):
+        return [one for part in side for one in as_results(part, gold, metrics, options, consumers)]
     if isinstance(side, Result):
         return [side]
     if isinstance(side, SavedResult):
