@@ -282,6 +282,24 @@ def test_two_labels_do_not_make_a_judge_inverted(made: Made) -> None:
     assert not found.overall.inverted
 
 
+def test_labels_of_one_query_have_no_interval(made: Made, karat_command: Command) -> None:
+    """Three pairs of one query: `agree` and `calibrate` say the same, and why."""
+    grades = {"judge": (0, 1, 2), "human": (0, 2, 0)}
+    judge, human = (
+        made.write(f"one_query_{who}", [one("q1", f"c{i}", grade=g, annotator=who) for i, g in enumerate(given)])
+        for who, given in grades.items()
+    )
+    _, out, _ = karat_command("labels", "agree", judge, human, "--json")
+    agreed = next(row for row in json.loads(out)["kappas"] if row["of"] == "relevant or not")
+    _, out, _ = karat_command("labels", "calibrate", "--labels", judge, "--human", human, "--json")
+    kappa = json.loads(out)["overall"]["kappa"]
+    assert [agreed[name] for name in ("kappa", "low", "high")] == [kappa[name] for name in ("value", "low", "high")]
+    for command in (("agree", judge, human), ("calibrate", "--labels", judge, "--human", human)):
+        _, out, _ = karat_command("labels", *command)
+        assert "intervals need several queries" in " ".join(out.split())
+        assert "differ too much" not in out
+
+
 # --- what is refused
 
 

@@ -143,6 +143,7 @@ BASELINES: dict[str, Case] = {
     "an anchor that is not there": anchored("none.json"),
     "an anchor that is not a result": lambda: anchored(file("run.jsonl", "{}\n"))(),
     "two systems": lambda: gate(two_systems(), gold_of(1), "hit@1 >= 0.5"),
+    "two runs": lambda: gate(["a.jsonl", "b.jsonl"], gold_of(1), "hit@1 >= 0.5"),
     "a baseline of two systems": lambda: gate(run_of(1, 1), gold_of(1), "hit@1 >= 0.5", baseline=two_systems()),
     "one system of the same file": lambda: sides_of(
         file("runs.jsonl", "{}\n"), "gold.jsonl", Criteria([]), "runs.jsonl", {"system": "new"}

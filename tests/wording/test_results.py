@@ -54,6 +54,12 @@ def saved(name: str, result: karat.Result, **changes: Any) -> str:
     return file(name, json.dumps(content))
 
 
+def _one_down() -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, list[str]]]:
+    names = [f"q{i}" for i in range(20)]
+    good = [{"query_id": q, "topk": ["a"]} for q in names]
+    return good, [{"query_id": q, "topk": [], "error": "timeout"} for q in names], {q: ["a"] for q in names}
+
+
 def compared(**changes: Any) -> Case:
     one = karat.evaluate(RUN, GOLD, ["mrr"], sampling=QUICK)
     return lambda: karat.compare(
@@ -165,6 +171,7 @@ def unknown_candidate() -> None:
 
 COMPARISONS: dict[str, Case] = {
     "no gold": lambda: karat.compare(RUN, RUN),
+    "a metric that was left out": lambda: karat.compare(*_one_down(), ["mrr"])["mrr"],
     "one run": lambda: compare_results([karat.evaluate(RUN, GOLD, ["mrr"])]),
     "no query in common": lambda: karat.compare({"p": ["a"]}, {"q": ["a"]}, {"p": ["a"], "q": ["a"]}, missing="skip"),
     "no metric in common": lambda: karat.compare(

@@ -17,6 +17,10 @@ from karat.statistics.kappa import cohen_kappa, fleiss_kappa
 from karat.statistics.sampling import Sampling
 
 Measure = Literal["cohen", "fleiss"]
+ONE_QUERY = (
+    "An interval of kappa from −1 to 1 says nothing: intervals need several queries, and nearly all pairs with two "
+    "labels are of one."
+)
 
 
 class Annotator(msgspec.Struct, frozen=True):

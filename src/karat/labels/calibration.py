@@ -16,7 +16,7 @@ from karat.data.attributes import segment_members, segment_title
 from karat.data.gold import Gold
 from karat.errors import ConfigError, InputError
 from karat.formats.read import read_gold
-from karat.labels.agreement import settle
+from karat.labels.agreement import ONE_QUERY, settle
 from karat.labels.calibration_file import (
     Calibration,
     CorrectedMetric,
@@ -159,6 +159,7 @@ def calibrate(
         judge_labels=len(pairs.judge),
         human_labels=len(pairs.human),
         shared=overall.labelled,
+        queries=len({query for query, _ in pairs.judge}),
         strata=pairs.counted,
         overall=overall,
         segments=[] if read is None else [row for name in segments for row in _by_segment(read, name, pairs)],
@@ -328,6 +329,8 @@ def _notes(labels: Labels, people: Labels, pairs: _Pairs, overall: JudgeRates) -
     alone = len(pairs.human) - len(pairs.shared)
     if alone:
         notes.append(f"Pairs with a human label but no judge label, left out: {alone:,}.")
+    if overall.kappa.value is not None and len({query for query, _ in pairs.shared}) == 1:
+        notes.append(ONE_QUERY)
     sensitivity, specificity = overall.sensitivity.value, overall.specificity.value
     if overall.kappa.value is not None and (sensitivity is None or specificity is None):
         notes.append(

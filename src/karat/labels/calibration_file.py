@@ -92,6 +92,7 @@ class Calibration(SavedObject, frozen=True, kw_only=True):
     judge_labels: int
     human_labels: int
     shared: int
+    queries: int | None = None  # of the judge's pairs
     strata: list[JudgedStratum]
     overall: JudgeRates
     segments: list[JudgeRates] = []

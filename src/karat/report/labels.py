@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from karat.labels.agreement import Agreement, KappaRow
+from karat.labels.agreement import ONE_QUERY, Agreement, KappaRow
 from karat.labels.calibration_file import Calibration, JudgeRates, Rate
 from karat.labels.merge import Merging
 from karat.labels.pool import Pooling
@@ -81,6 +81,7 @@ def _agreement(found: Agreement) -> list[Block]:
     opposite = "disagree more than by chance: does one of them use the scale in reverse?"
     return [
         table(["annotators", "of", count("pairs"), "agreed", "kappa"], rows, how),
+        *texts("warning", (any((row.low, row.high) == (-1, 1) for row in found.kappas), ONE_QUERY)),
         *texts("warning", *((True, f"{who} {opposite}") for who in inverted)),
     ]
 
@@ -200,6 +201,8 @@ def _metrics(found: Calibration) -> Table:
 
 
 def _next(found: Calibration) -> list[Block]:
+    if found.needed is None and found.queries == 1:
+        return [Text("All pairs are of one query, which says nothing about other queries. Add queries.", "warning")]
     if found.needed is None:
         said = f"No number of labels can narrow the interval of the corrected share to {found.width:g}, because the "
         return [Text(said + "queries differ too much. Add queries instead.", "warning")]

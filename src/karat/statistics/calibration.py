@@ -26,7 +26,7 @@ from karat.statistics.sums import Floats, Ints, ratio
 
 # Sensitivity + specificity − 1, where 0 is a coin: below this, correcting a judge amplifies its noise.
 LEAST_YOUDEN = 0.3
-_FEWEST = 2  # units needed to estimate a spread
+FEWEST = 2  # units needed to estimate a spread
 FEW = 10  # labels of a stratum, below which its share is too uncertain on its own
 
 
@@ -214,7 +214,7 @@ def _with_limits(
     underestimates their spread by (m − 1) / (m + 1), and Student's t accounts for the uncertainty of the spread."""
     if math.isnan(value):
         return NOTHING
-    if units < _FEWEST:
+    if units < FEWEST:
         return CalibratedValue(value, *ends)
     low, high = np.nanquantile(least, sampling.tails[0]), np.nanquantile(most, sampling.tails[1])
     if math.isfinite(units):
@@ -250,7 +250,7 @@ def rogan_gladen(positive: float, sensitivity: float, specificity: float) -> flo
 def standard_error(values: Floats, clusters: Ints | None, level: float) -> float:
     """Standard error of the mean of units, or of clusters of them; larger for few units, whose spread is uncertain."""
     sums = ratio(values[:, None], np.ones((len(values), 1)), clusters)
-    if sums.units < _FEWEST:
+    if sums.units < FEWEST:
         return math.inf
     away = sums.above - sums.estimate * sums.below
     upper = (1 + level) / 2

@@ -5,6 +5,7 @@ is undefined (NaN) where everyone gave the same grade, since chance then always 
 
 Intervals are a Bayesian bootstrap over groups (queries), since the passages of one query are not independent, with half
 an observation of agreement and half of disagreement, so that full agreement on ten pairs is not treated as certain.
+One group says nothing about others: its interval is the whole range, as in `calibration`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from karat.statistics.calibration import FEWEST, independent
 from karat.statistics.resampling import blocks
 from karat.statistics.sums import Floats, Ints
 
@@ -79,6 +81,8 @@ def _with_interval(
     kappa = float(_beyond(np.array([observed]), expected)[0])
     if np.isnan(kappa):
         return Kappa(np.nan, np.nan, np.nan, observed)
+    if independent(table[:, 1:2]) < FEWEST:
+        return Kappa(kappa, -1.0, 1.0, observed)
     drawn = _resampled(table, chance, resamples, seed)
     low, high = np.quantile(drawn[~np.isnan(drawn)], [(1 - level) / 2, (1 + level) / 2])
     # Half an observation of the other kind must not move the limit off the end where all observations are.
