@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from karat.errors import ConfigError
+from karat.errors.spelling import typed
 from karat.gates.criteria import DEFAULT_FILES, Criteria, Gate, check_gates, find_criteria, read_criteria
 
 SEED = """\
@@ -261,6 +262,9 @@ def test_a_byte_order_mark_and_windows_line_ends(file: Path) -> None:
 
 def test_default_files_are_found_in_their_order(tmp_path: Path) -> None:
     with refused("no-criteria", ConfigError) as caught:
+        find_criteria(tmp_path)
+    assert "criteria=" in str(caught.value)
+    with typed(), refused("no-criteria", ConfigError) as caught:
         find_criteria(tmp_path)
     assert "--gate" in str(caught.value)
     for name in reversed(DEFAULT_FILES):
