@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from karat.errors import KaratError
+from karat.errors.spelling import typed
 
 
 def file(name: str, content: str | bytes) -> str:
@@ -31,7 +32,7 @@ def refusals(groups: Mapping[str, Mapping[str, Callable[[], object]]], folder: P
         for name, call in cases.items():
             place = folder / str(len(lines))
             place.mkdir()
-            with chdir(place):
+            with chdir(place), typed():  # options as on the command line, whatever was called before
                 lines.append(f"# {name}\n{_without_port(_refusal(name, call)).replace(str(place), '…')}\n")
     return "\n".join(lines)
 
