@@ -9,10 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyright")
-
 SOURCE = Path(__file__).parents[2] / "src"
 PROGRAM = """\
 import karat

@@ -431,7 +431,7 @@ def installed(folder: Path, direct_url: Any, monkeypatch: pytest.MonkeyPatch) ->
         ({"url": "https://example.com/team/karat.git", "vcs_info": {"vcs": "git", "commit_id": COMMIT}}, f"git+https://example.com/team/karat.git@{COMMIT}"),
         ({"url": "https://me:secret@example.com/team/karat", "vcs_info": {"vcs": "git", "commit_id": COMMIT}}, PINNED),
         ({"url": "https://example.com/karat-9.whl", "archive_info": {"hashes": {"sha256": "ab"}}}, "karat @ https://example.com/karat-9.whl#sha256=ab"),
-        ({"url": "file:///tmp/karat-9.whl", "archive_info": {"hashes": {"sha256": "ab"}}}, None),
+        ({"url": "file:///wheels/karat-9.whl", "archive_info": {"hashes": {"sha256": "ab"}}}, None),
         ({"url": "file:///there/is/no/such/folder", "dir_info": {}}, None),
         ({"nothing": "known"}, None),
     ],

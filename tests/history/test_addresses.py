@@ -71,7 +71,7 @@ def test_a_history_and_its_page(scheme: str, postgres: str, karat_command: Comma
         "postgresql:/me:s3cr3t-pw@host/karat",
         "postgre://me:s3cr3t-pw@host/karat",
         " postgres ://x",
-        "file:///tmp/s3cr3t-pw",
+        "file:///data/s3cr3t-pw",
         "host=db dbname=karat password=s3cr3t-pw",
     ],
 )

@@ -1,0 +1,83 @@
+"""The native library and numpy say the same of scores, lists and lookups."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karat.data.hits import Hits
+from karat.data.ids import HashTable, Owners, find, has_repeats, keys, may_repeat
+from karat.data.native import native
+from karat.data.packed_ids import has_byte, pack
+from karat.data.score_order import score_order
+from karat.scoring.list_hashes import list_hashes
+
+pytestmark = pytest.mark.skipif(native() is None, reason="no native reader: it is made by `make native`")
+
+# Neighbours that differ in 64 bits only, beyond what 32 bits hold, missing, and equal.
+SCORES = st.sampled_from([0.0, -0.0, 1.0, 1.0 + 1e-12, 1e300, 2e300, -1e300, float("nan"), 0.5, 3e-46])
+LISTS = st.lists(st.lists(SCORES, max_size=6), max_size=5)
+NAMES = st.lists(st.lists(st.sampled_from(["a", "b", "a#1", "é", "x" * 20]), max_size=6), max_size=5)
+
+
+def plainly(call: Any) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KARAT_PURE", "1")
+        return call()
+
+
+def offsets_of(lists: list[list[Any]]) -> Any:
+    return np.append(0, np.cumsum([len(one) for one in lists])).astype(np.int64)
+
+
+@given(LISTS, st.sampled_from([32, 64]))
+def test_the_order_of_scores(lists: list[list[float]], width: int) -> None:
+    scores, offsets = np.array([score for one in lists for score in one], np.float64), offsets_of(lists)
+    found = score_order(scores, offsets, width)
+    expected = plainly(lambda: score_order(scores, offsets, width))
+    assert found.facts.tolist() == expected.facts.tolist()
+    assert found.tied.tolist() == expected.tied.tolist()
+
+
+@given(NAMES, st.randoms(use_true_random=False))
+def test_ids_of_lists(lists: list[list[str]], chance: Any) -> None:
+    names, offsets = [name for one in lists for name in one], offsets_of(lists)
+    ids, queries = pack(names), np.arange(len(lists))
+    table = sorted({(query, name) for query, one in enumerate(lists) for name in one if chance.random() < 0.5})
+    wanted, of = pack([name for _, name in table]), np.array([query for query, _ in table], np.int64)
+
+    def looked_up() -> Any:
+        rows, at = find(ids, Owners(offsets, queries), wanted, of)
+        return sorted(zip(rows.tolist(), at.tolist(), strict=True))
+
+    expected = [(r, table.index(pair)) for r, pair in enumerate(_pairs(lists)) if pair in table]
+    assert looked_up() == plainly(looked_up) == expected
+    assert may_repeat(ids, offsets) == any(len(set(one)) < len(one) for one in lists)
+    assert has_byte(ids, ord("#")) == plainly(lambda: has_byte(ids, ord("#"))) == any("#" in name for name in names)
+
+
+def _pairs(lists: list[list[str]]) -> list[tuple[int, str]]:
+    return [(query, name) for query, one in enumerate(lists) for name in one]
+
+
+def test_a_lookup_without_queries() -> None:
+    table = HashTable(np.array([7, 2**63, 0], np.uint64))
+    rows, at = table.find(np.array([0, 5, 2**63], np.uint64))
+    assert (rows.tolist(), at.tolist()) == ([0, 2], [2, 1])
+    assert not has_repeats(keys(np.array([7, 7], np.uint64), np.array([0, 1])))
+
+
+@given(st.lists(st.integers(0, 30), max_size=4), st.booleans())
+def test_hashes_of_lists(sizes: list[int], turned: bool) -> None:
+    offsets = np.append(0, np.cumsum(sizes)).astype(np.int64)
+    ids = pack([f"d{n}" for n in range(sum(sizes))])
+    hits = Hits(system="s", queries=[f"q{n}" for n in range(len(sizes))], offsets=offsets, ids=ids)
+    order = [row for first, end in pairwise(offsets.tolist()) for row in reversed(range(first, end))]
+    judged: Any = SimpleNamespace(hits=hits, order=np.array(order, np.int64) if turned else None, n=len(sizes))
+    assert list_hashes(judged).tolist() == plainly(lambda: list_hashes(judged)).tolist()  # type: ignore[union-attr]
