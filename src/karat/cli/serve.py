@@ -58,7 +58,7 @@ def command(
     from karat.labels.desk import open_desk
     from karat.web.access import LOOPBACK, Access, read_token, read_users, rewrite_user
     from karat.web.page_workers import PageWorkers
-    from karat.web.server import listen, require_server, serve
+    from karat.web.server import listen, made_server, require_server, serve
 
     if demo and store:
         raise click.UsageError("--demo has its own history: leave --store out.")
@@ -85,8 +85,10 @@ def command(
             history = opened.enter_context(open_store(store, create=True))
         workers = opened.enter_context(closing(PageWorkers(history)))
         workers.start()
+        server = made_server(history, access, desk, workers=workers)  # loads while the processes do
+        workers.wait()
         name = f"[{host}]" if ":" in host else host
         say(f"serving {history.label} at http://{name}:{socket.getsockname()[1]}/ (stop with Ctrl-C)")
         if not history.runs(limit=1).rows:
             say("the history is empty: save a run with `karat eval … --save`", err=True)
-        serve(history, access, socket, desk, workers)
+        serve(server, socket)

@@ -89,8 +89,12 @@ class Child:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def close(self) -> None:
+    def kill(self) -> None:
+        """Ends the process; whoever waits for its response gets ChildFailed."""
         self._process.kill()
+
+    def close(self) -> None:
+        self.kill()
         for pipe in (self._requests, self._answers):
             with suppress(OSError):
                 pipe.close()
@@ -108,11 +112,6 @@ class Children:
         """Forgets all children: after a fork they belong to the other process."""
         self._idle: list[Child] = []
         self._places = threading.BoundedSemaphore(self._most)
-
-    def start_all(self) -> None:
-        """Starts them before the first request."""
-        with suppress(ChildFailed):  # the first request fails too
-            self._idle = [self._start() for _ in range(self._most)]
 
     @contextmanager
     def one(self) -> Iterator[Child]:

@@ -75,7 +75,7 @@ def create_app(
         middleware=[
             Middleware(Guard, access=access, patience=patience),
             Middleware(Remember, store=store),
-            Middleware(Lanes),
+            Middleware(Lanes, apart=workers is not None),
         ],
         exception_handlers={HTTPException: _http_problem},
     )
@@ -91,14 +91,19 @@ def _api(endpoints: Sequence[Endpoint], place: Callable[[Request], Any]) -> list
     ]
 
 
-def _showing(store: Store, route: str, show: Show, workers: PageWorkers | None) -> Callable[[Request], Response]:
-    def shown(request: Request) -> Response:
-        if workers is not None and route in MADE_APART and (made := workers.page(route, request)) is not None:
-            return made
+def _showing(
+    store: Store, route: str, show: Show, workers: PageWorkers | None
+) -> Callable[[Request], Awaitable[Response]]:
+    def made_here(request: Request) -> Response:
         try:
             return show(store, request)
         except KaratError as error:
             return problem_page(store, error)
+
+    async def shown(request: Request) -> Response:
+        if workers is not None and route in MADE_APART and (made := await workers.page(route, request)) is not None:
+            return made
+        return await run_in_threadpool(made_here, request)
 
     return shown
 

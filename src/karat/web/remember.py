@@ -102,8 +102,7 @@ class Remember:
             return None, b""
         body = b"".join(message.get("body", b"") for message in said[1:])
         if said[0]["status"] == 200 and len(body) <= _LARGEST:
-            packed = await run_in_threadpool(zlib.compress, body, 1)
-            self._keep(key, Kept(state, version, said[0], packed))
+            self._keep(key, Kept(state, version, said[0], zlib.compress(body, 1)))
         return said[0], body
 
     async def _still_right(self, key: _Key, state: str) -> Kept | None:

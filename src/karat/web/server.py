@@ -56,13 +56,10 @@ def require_server() -> None:
             raise MissingExtra("karat serve", package, "web")
 
 
-def serve(
-    store: Store, access: Access, on: socket.socket, desk: Desk | None = None, workers: PageWorkers | None = None
-) -> None:
+def serve(server: uvicorn.Server, on: socket.socket) -> None:
     sys.setswitchinterval(_SWITCH)
-    room = _room_for_connections()
     with suppress(KeyboardInterrupt):  # the normal way to stop it
-        made_server(store, access, desk, connections=room, workers=workers).run(sockets=[on])
+        server.run(sockets=[on])
 
 
 def made_server(
@@ -72,17 +69,15 @@ def made_server(
     *,
     limits: Limits | None = None,
     patience: Patience | None = None,
-    connections: int | None = None,
     workers: PageWorkers | None = None,
 ) -> uvicorn.Server:
-    """Creates the server of `karat serve`. `limits`, `patience`: how slow clients may be; `connections`: how many the
-    system allows."""
+    """Creates the server of `karat serve`. `limits`, `patience`: how slow clients may be."""
     import uvicorn
 
     from karat.web.app import create_app
     from karat.web.connections import Limits, connection_class
 
-    own = limits or Limits()
+    own, connections = limits or Limits(), None if limits else _room_for_connections()
     if connections is not None and connections < own.connections:
         own = replace(own, connections=connections, each=max(connections * 3 // 4, 1))
     config = uvicorn.Config(
