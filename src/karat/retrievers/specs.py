@@ -15,7 +15,7 @@ from karat.files.yaml import read_document
 from karat.retrievers.base import REGISTRY, Retriever, parameters
 
 _SPEC = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)(?::(?P<first>[^()]*))?(?:\((?P<rest>.*)\))?", re.S)
-_URL = re.compile(r"https?://\S+")
+_URL = re.compile(r"(?P<scheme>https?|postgres(?:ql)?)://\S+")
 YAML = (".yaml", ".yml")
 # Retrievers that run only Karat's code if their options do: parts, models and plain values.
 _OWN = ("bm25", "random", "dense", "hybrid", "rerank")
@@ -56,8 +56,9 @@ def parse(spec: str) -> tuple[str, list[str], dict[str, Any]]:
     ('function', ['my_app.search:find'], {})
     """
     text = spec.strip()
-    if _URL.fullmatch(text):
-        return "http", [text], {}
+    address = _URL.fullmatch(text)
+    if address:
+        return "postgres" if address["scheme"].startswith("p") else "http", [text], {}
     parts = _SPEC.fullmatch(text)
     if parts is None:
         expected = "name, name(option=value), module:callable or http://…"

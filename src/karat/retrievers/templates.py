@@ -12,6 +12,8 @@ from karat.errors import shorten
 from karat.retrievers.base import Unusable
 
 _VALUE = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}")
+_PART = re.compile(r"[^.\[\]]+")
+_EACH = "[*]"
 Used: TypeAlias = list[dict[str, Any]]  # entries of `usage` in a run log
 
 # Paths of the token counts: OpenAI and vLLM, Jina and Voyage, Cohere.
@@ -68,12 +70,18 @@ def _named(name: str, values: Mapping[str, Any]) -> Any:
 
 
 def value_at(found: Any, path: str) -> Any:
-    """Return the value at a path such as `hits.hits` or `results.0.items`; None if there is none.
+    """Return the value at a path such as `hits.hits` or `results[0].items`; None if there is none.
 
-    >>> value_at({"a": [{"b": 1}]}, "a.0.b"), value_at({"a": 1}, "x.y")
-    (1, None)
+    A name may have dots itself, such as `@search.score`.
+
+    >>> value_at({"a": [{"b": 1}]}, "a[0].b"), value_at({"a": [{"b": 1}]}, "a.0.b"), value_at({"a": 1}, "x.y")
+    (1, 1, None)
+    >>> value_at({"@search.score": 2}, "@search.score")
+    2
     """
-    for part in path.split(".") if path else ():
+    if isinstance(found, dict) and path in found:
+        return found[path]
+    for part in _PART.findall(path):
         if isinstance(found, dict):
             found = found.get(part)
         elif isinstance(found, list) and part.isdecimal():
@@ -98,7 +106,49 @@ def hit_at(hit: Any, paths: Mapping[str, str]) -> dict[str, Any]:
     if "chunk_id" in paths and found["chunk_id"] is None:
         where = paths["chunk_id"]
         raise Unusable(f"a hit has nothing at {where!r}", got=hit, hint="set `id` to the path of the id in a hit")
-    return found
+    return with_score(found)
+
+
+def with_score(hit: dict[str, Any]) -> dict[str, Any]:
+    """Replace `distance` by a score, which is larger for better hits.
+
+    >>> with_score({"chunk_id": "a", "distance": 0.25}), with_score({"chunk_id": "a", "distance": 0})
+    ({'chunk_id': 'a', 'score': -0.25}, {'chunk_id': 'a', 'score': 0.0})
+    """
+    distance = hit.pop("distance", None)
+    if distance is not None:
+        hit["score"] = 0.0 - distance if type(distance) in (int, float) else distance
+    return hit
+
+
+def hits_in_columns(found: Any, columns: Mapping[str, str], where: str) -> list[dict[str, Any]]:
+    """Read hits from a response with one list per field, each at its path. `[*]` means: of each entry.
+
+    >>> answer = {"ids": [["a", "b"]], "metadatas": [[{"page": 7}, {"page": 9}]]}
+    >>> hits_in_columns(answer, {"chunk_id": "ids[0]", "source": "metadatas[0][*].page"}, "")
+    [{'chunk_id': 'a', 'source': 7}, {'chunk_id': 'b', 'source': 9}]
+    """
+    lists: dict[str, list[Any]] = {}
+    for name, path in columns.items():
+        head, each, rest = path.partition(_EACH)
+        column = value_at(found, head)
+        if not isinstance(column, list):
+            hint = "set `columns` to paths of lists, and let the request ask for them"
+            raise Unusable(f"{where}: no list at {head!r}", got=shorten(found, 120), hint=hint)
+        lists[name] = [value_at(entry, rest) for entry in column] if each else column
+    sizes = {columns[name]: len(column) for name, column in lists.items()}
+    if len(set(sizes.values())) > 1:
+        raise Unusable(f"{where}: the columns have different lengths", got=sizes)
+    return [with_score(dict(zip(lists, row, strict=True))) for row in zip(*lists.values(), strict=True)]
+
+
+def refuse_reported(found: Any, paths: Iterable[str], where: str) -> None:
+    """Raise Unusable if the response reports an error or a partial answer at one of the paths."""
+    for path in paths:
+        problem = value_at(found, path)
+        if problem:
+            shown = problem if isinstance(problem, (dict, list)) else found
+            raise Unusable(f"{where}: the server reports a problem at {path!r}", got=shorten(shown, 200))
 
 
 def list_at(found: Any, path: str, where: str) -> list[Any]:
