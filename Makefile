@@ -151,7 +151,7 @@ clean:
 
 # Of pyserini only the Lucene server inside it is used; what it depends on (torch and more) is not.
 $(ENGINES)/.installed: pyproject.toml constraints-engines.txt
-	@echo 'Installing engines and other tools into $(ENGINES): about 1.5 GB to download.'
+	@echo 'Installing engines and other tools into $(ENGINES): about 810 MB to download.'
 	@test -x $(ENGINES)/bin/python || $(PYTHON) -m venv $(ENGINES)
 	$(ENGINE_PIP) --editable '.[test-engines]'
 	$(ENGINE_PIP) --no-deps pyserini

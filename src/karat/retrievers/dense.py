@@ -81,7 +81,7 @@ def normalised(vectors: Vectors) -> Vectors:
 
 
 class Embedder:
-    """Return unit vectors; `used` collects token counts of a service. Some models encode queries differently."""
+    """Returns unit vectors; `used` collects token counts of a service. Some models encode queries differently."""
 
     def embed(self, texts: Sequence[str], timeout: float | None = None, used: Used | None = None) -> Vectors:
         raise NotImplementedError
@@ -91,7 +91,7 @@ class Embedder:
         return cast(Vectors, vector)
 
 
-def make_embedder(model: str, url: str | None = None, key: str | None = None) -> Embedder:
+def make_embedder(model: str = STATIC, url: str | None = None, key: str | None = None) -> Embedder:
     """Return an encoder. `static`: the model of karat[dense]; with `url`: a service with OpenAI's API; else a model of
     sentence-transformers. `key` names the environment variable with the service's key."""
     if url is not None:

@@ -127,7 +127,7 @@ class Postgres(Retriever):
             rows = list(islice(stream, k + 1))
             ms = (time.perf_counter() - started) * 1000
             names = [column.name for column in cursor.description or ()]
-            stream.close()  # cancels what is left
+            del stream  # cancels what is left
         return [with_score({n: _plain(v) for n, v in zip(names, row, strict=True)}) for row in rows], ms
 
     @contextmanager
@@ -154,7 +154,9 @@ class Postgres(Retriever):
 
     def _connect(self, deadline: float) -> psycopg.Connection[Any]:
         seconds = max(1, int(min(_CONNECTING, deadline - time.monotonic())))
-        connection = self._psycopg.connect(self._address, connect_timeout=seconds, application_name="karat")
+        connection: psycopg.Connection[Any] = self._psycopg.connect(
+            self._address, connect_timeout=seconds, application_name="karat"
+        )
         connection.read_only = True
         return connection
 

@@ -152,7 +152,15 @@ def refuse_reported(found: Any, paths: Iterable[str], where: str) -> None:
 
 
 def list_at(found: Any, path: str, where: str) -> list[Any]:
-    hits = value_at(found, path)
+    """Return the list at a path. One that ends with `?` may be absent, as in responses without hits.
+
+    >>> list_at({"root": {"id": "top"}}, "root.children?", "")
+    []
+    """
+    required = path.removesuffix("?")
+    hits = value_at(found, required)
+    if hits is None and required != path and value_at(found, required.rpartition(".")[0]) is not None:
+        return []
     if not isinstance(hits, list):
         place = f"at {path!r}" if path else "in the response"
         hint = "set `hits` to the path of the list"

@@ -8,6 +8,7 @@ from karat.lazy import public
 
 if TYPE_CHECKING:
     from karat.retrievers.base import Retriever as Retriever
+    from karat.retrievers.dense import make_embedder as make_embedder
     from karat.scoring.engines.spark import Spark as Spark
     from karat.systems.ladder import Ladder as Ladder
     from karat.systems.ladder import baseline_ladder as baseline_ladder
@@ -24,6 +25,7 @@ __all__ = [
     "Stress",
     "Synthesis",
     "baseline_ladder",
+    "make_embedder",
     "run_retriever",
     "stress_test",
     "synthesize_gold",
@@ -35,6 +37,7 @@ _WHERE = {
     "Stress": "karat.systems.stress.stress",
     "Synthesis": "karat.systems.synthesize.synthesize",
     "baseline_ladder": "karat.systems.ladder",
+    "make_embedder": "karat.retrievers.dense",
     "run_retriever": "karat.systems.run",
     "stress_test": "karat.systems.stress.stress",
     "synthesize_gold": "karat.systems.synthesize.synthesize",
