@@ -101,6 +101,7 @@ class HttpEndpoint(_Server):
         key: str | None = None,
     ) -> None:
         self._connect(url, headers, retries)
+        self.url = url  # with its last slash, which some services need
         in_url = params is not None or "{query}" in url
         self.method = method or ("GET" if in_url and request is None else "POST")
         self.request: dict[str, Any] | None = (
