@@ -407,7 +407,7 @@ def test_an_interrupt_while_lines_are_written_doubles_none(tmp_path: Path, monke
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("karat.systems.run._EVERY", 0)
+    monkeypatch.setattr("karat.systems.run_file._EVERY", 0)
     monkeypatch.setattr("karat.files.append_log.os.fsync", interrupted)
     file = tmp_path / "run.jsonl"
     with pytest.raises(KeyboardInterrupt):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from karat.cli.help import KaratCommand
+from karat.cli.live import ask_live, live_options, show_without_gold, take_live
 from karat.cli.options import (
     Count,
     metric_option,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Compare even if dataset version, labels, definitions or settings differ.")
 @ranking_options
 @statistics_options
+@live_options
 @report_options
 def command(
     runs: tuple[str, ...],
@@ -55,7 +57,9 @@ def command(
     """Compare RUNS query by query; the first is the baseline for all others.
 
     RUNS are run files (one file may have several systems), results saved with `karat eval … -o result.json`, or
-    runs from the history: history:ID, or the name of a pin.
+    runs from the history: history:ID, or the name of a pin. With --live, RUNS are retrievers as in `karat run`: each
+    query is sent to one after the other, and then their answers are compared. Without gold, it shows errors, times
+    and how many lists differ.
 
     \b
     karat compare old.jsonl new.jsonl --gold gold.jsonl
@@ -63,6 +67,7 @@ def command(
     karat compare old.jsonl new.jsonl --gold gold.jsonl --labels judge.jsonl --bounds
     karat compare before.json after.json
     karat compare main history:latest
+    karat compare --live old.yaml new.yaml --queries gold.jsonl
     """
     from karat.cli.scoring import check_outputs, results_of, show
     from karat.errors import ConfigError
@@ -72,14 +77,24 @@ def command(
     from karat.results.comparison.compare import compare_need, compare_results
     from karat.results.queries.changed import changes_need
 
-    runs = tuple(named(run) or run for run in runs)
+    live = take_live(options)
     options = named_options(options) | {"labels": labels}
-    check_outputs(outputs, *runs, gold, options=options)
+    sides_given: list[Any] = list(runs)
+    if live["live"]:
+        check_outputs(outputs, gold, live["queries"], options=options)
+        asked = ask_live(runs, gold, live, options)
+        sides_given, gold = asked.runs, asked.gold
+        if gold is None:
+            show_without_gold(asked, as_json, outputs)
+            return
+    else:
+        sides_given = [named(run) or run for run in runs]
+        check_outputs(outputs, *sides_given, gold, options=options)
     sampling = named_sampling(options, Sampling())
     consumers: list[Consumer] = [compare_need(bounds=bounds)]
     if any(output.endswith(".html") for output in outputs):
         consumers.append(changes_need)
-    sides = [result for run in runs for result in results_of(run, gold, metrics, options, consumers=consumers)]
+    sides = [result for run in sides_given for result in results_of(run, gold, metrics, options, consumers=consumers)]
     given = "--labels" if labels else "--gold-labels"
     if (labels or options.get("gold_labels")) and not all(side.labelling.prepare for side in sides):
         raise ConfigError(

@@ -44,7 +44,20 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 # The common options of commands with many, the most important first.
 _USUAL = (
-    *("gold", "metrics", "criteria", "gates", "baseline", "corpus", "outputs", "as_json", "segments", "k", "brief"),
+    *(
+        "live",
+        "gold",
+        "metrics",
+        "criteria",
+        "gates",
+        "baseline",
+        "corpus",
+        "outputs",
+        "as_json",
+        "segments",
+        "k",
+        "brief",
+    ),
     *("save", "labels", "queries", "model", "columns", "system", "changes", "explain", "like", "quiet", "level"),
 )
 

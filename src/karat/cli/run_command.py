@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from karat.cli.help import KaratCommand
+from karat.cli.live import max_errors_option, refuse_failures, tell
 from karat.cli.options import Count, chunk_options, json_option, query_options
 from karat.cli.say import say, say_text
-from karat.cli.trust import trust_option
+from karat.cli.trust import listed_retrievers, require_trusted, trust_option
 from karat.errors import ConfigError, KaratError
 
 if TYPE_CHECKING:
@@ -50,14 +50,7 @@ if TYPE_CHECKING:
 @click.option("--index-version", help="Version of the index.  [default: hash of the corpus]")
 @chunk_options
 @click.option("--overwrite", is_flag=True, help="Start again instead of continuing an existing file.")
-@click.option(
-    "--max-errors",
-    type=click.FloatRange(0, 1),
-    default=0.1,
-    show_default=True,
-    metavar="SHARE",
-    help="Exit with code 2 if a larger share of the queries failed, earlier attempts included.",
-)
+@max_errors_option
 @click.option("--retry-failed", is_flag=True, help="Run the queries again that failed in earlier attempts.")
 @query_options
 @json_option
@@ -120,7 +113,7 @@ def command(
     for one in asked:
         try:
             finished.append(_run(one, questions, searched, options))
-            _refuse_failures(finished[-1], one.output, max_errors)
+            refuse_failures(finished[-1], one.output, max_errors)
         except KaratError as error:  # the other retrievers still run
             failed.append((one, error))
     if as_json and finished:
@@ -144,12 +137,10 @@ class _Asked(NamedTuple):
 
 def _asked(retriever: str | None, output: str | None, options: dict[str, Any], chosen: dict[str, Any]) -> list[_Asked]:
     """Return the retriever of the command line, or all in karat.yaml."""
-    from karat.settings import load_config
-
-    listed = load_config().retrievers or {}
+    listed = listed_retrievers()
     if retriever is not None:
         if retriever in listed:
-            _require_trust({retriever: listed[retriever]})
+            require_trusted({retriever: listed[retriever]})
         named = retriever if retriever in listed else None
         return [_Asked(named, listed.get(retriever, retriever), output or "run.jsonl", chosen)]
     if not listed:
@@ -162,25 +153,12 @@ def _asked(retriever: str | None, output: str | None, options: dict[str, Any], c
     if folder.is_file() or folder.suffix == ".jsonl":
         hint = "name a folder, such as -o runs"
         raise ConfigError("several runs need a folder", code="not-a-folder", file=str(folder), hint=hint)
-    _require_trust(listed)
+    require_trusted(listed)
     return [_Asked(name, spec, str(folder / f"{name}.jsonl"), {}) for name, spec in listed.items()]
-
-
-def _require_trust(listed: Mapping[str, Any]) -> None:
-    """Require trust in karat.yaml if its retrievers run code or call servers, which may get environment variables."""
-    from karat.retrievers.specs import is_self_contained
-    from karat.settings import config_file, require_trust
-
-    file = config_file()
-    outside = next((name for name, spec in listed.items() if not is_self_contained(spec)), None)
-    if file is not None and outside is not None:
-        hint = "if you trust the file: karat --trust-config run …; or name the retriever on the command line"
-        require_trust(file, f"retrievers.{outside}", "a retriever that runs code or calls a server", hint)
 
 
 def _run(one: _Asked, questions: list[Question], searched: Corpus | None, options: dict[str, Any]) -> Finished:
     from karat.files.progress import counting
-    from karat.results.numbers import counted
     from karat.systems.run import run_retriever
 
     system = options["system"] or one.name
@@ -198,20 +176,5 @@ def _run(one: _Asked, questions: list[Question], searched: Corpus | None, option
         again = "the same command without --overwrite" if options["overwrite"] else "the same command"
         say(f"stopped; run {again} to continue {one.output}", err=True)
         raise
-    for note in done.notes:
-        say(f"note: {note}", err=True)
-    before = f", {done.queries - done.asked:,} already done" if done.asked < done.queries else ""
-    say(f"wrote {one.output}: {counted(done.asked)} in {done.seconds:.1f} s{before}", err=True)
+    tell(done, one.output)
     return done
-
-
-def _refuse_failures(done: Finished, output: str, most: float) -> None:
-    """Raise ConfigError if too many queries failed: an outage must not be scored as if nothing was found."""
-    if done.failed_share > most:
-        failed = done.failed + done.failed_before
-        raise ConfigError(
-            f"{failed:,} of {done.queries:,} queries failed: {done.first_error}",
-            code="too-many-errors",
-            file=output,
-            hint="fix the cause, then run the same command with --retry-failed",
-        )

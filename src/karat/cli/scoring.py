@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def score_files(
-    run: str,
+    run: Any,
     gold: str,
     metrics: Sequence[str | Metric] | None,
     options: Mapping[str, Any],
@@ -39,8 +39,8 @@ def score_files(
     analyses: bool = False,
     consumers: Sequence[Consumer] = (),
 ) -> list[Result]:
-    """Score a run; return one result per system. `options`: those given on the command line. `consumers` declare what
-    the results must contain."""
+    """Score a run (a file or records); return one result per system. `options`: those given on the command line.
+    `consumers` declare what the results must contain."""
     load_numpy()
     from karat.errors import ConfigError
     from karat.files.git import code_date, code_version
@@ -59,7 +59,7 @@ def score_files(
     asked |= {name: value for name, value in options.items() if name in options_in(Options)}
     asked["columns"] = mapped_fields(asked.get("columns"))
     asked["labelling"] = _labelling(options, Options(**asked).doc_of)
-    with working(f"scoring {run}"):
+    with working(f"scoring {run if isinstance(run, str) else 'the answers'}"):
         results = evaluate_all(run, gold, metrics or None, consumers=consumers, **asked)
     code = {"code_version": code_version(), "code_date": code_date()}
     for result in results.values():
@@ -133,9 +133,9 @@ def read_chunks(corpus: str, tokens: int | None, overlap: int | None, columns: A
 
 
 def results_of(
-    side: str, gold: str | None, metrics: Sequence[str] | None, options: Mapping[str, Any], **more: Any
+    side: Any, gold: str | None, metrics: Sequence[str] | None, options: Mapping[str, Any], **more: Any
 ) -> list[Result]:
-    """Return the results of a run file, or those saved by `karat eval`. `more`: as in `score_files`."""
+    """Return the results of a run file or records, or those saved by `karat eval`. `more`: as in `score_files`."""
     from karat.results.comparison.sides import as_results
     from karat.results.saved import is_saved
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from karat.systems.ladder import Ladder as Ladder
     from karat.systems.ladder import baseline_ladder as baseline_ladder
     from karat.systems.run import run_retriever as run_retriever
+    from karat.systems.side_by_side import run_side_by_side as run_side_by_side
     from karat.systems.stress.stress import Stress as Stress
     from karat.systems.stress.stress import stress_test as stress_test
     from karat.systems.synthesize.synthesize import Synthesis as Synthesis
@@ -27,6 +28,7 @@ __all__ = [
     "baseline_ladder",
     "make_embedder",
     "run_retriever",
+    "run_side_by_side",
     "stress_test",
     "synthesize_gold",
 ]
@@ -39,6 +41,7 @@ _WHERE = {
     "baseline_ladder": "karat.systems.ladder",
     "make_embedder": "karat.retrievers.dense",
     "run_retriever": "karat.systems.run",
+    "run_side_by_side": "karat.systems.side_by_side",
     "stress_test": "karat.systems.stress.stress",
     "synthesize_gold": "karat.systems.synthesize.synthesize",
 }

@@ -9,16 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from karat.data.corpus import Corpus
 from karat.data.question import Question
 from karat.errors import ConfigError, KaratError, printable, shorten
-from karat.files.append_log import LineFile, NotContinued
-from karat.files.atomic_write import write_whole
-from karat.files.decode_errors import DECODE_ERRORS
 from karat.formats.corpus import read_corpus
 from karat.formats.questions import read_questions
 from karat.formats.run_records import ranked_hits
@@ -27,10 +24,11 @@ from karat.registry import load_callable, title_of
 from karat.results.numbers import counted
 from karat.retrievers.base import Found, Retriever, Unusable, timed
 from karat.retrievers.specs import YAML, make_retriever
+from karat.systems.run_file import Records, RunFile
 
+Progress: TypeAlias = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 _WARM_UP, _TIMEOUT = 3, 30.0
 _HOPELESS = 25  # failures from the start: stop early, for example for a wrong address
-_EVERY = 0.5
 _EXAMPLES = 3
 
 
@@ -71,7 +69,7 @@ def run_retriever(
     overwrite: bool = False,
     retry_failed: bool = False,
     options: Mapping[str, Any] | None = None,
-    progress: Callable[[str, int], AbstractContextManager[Callable[[], None]]] | None = None,
+    progress: Progress | None = None,
 ) -> Finished:
     """Run a retriever over the queries of a gold set (or file of queries) and log its hits, times and errors.
 
@@ -82,71 +80,160 @@ def run_retriever(
     times to run each query; the median time is logged. `min_score`: removes hits with a lower score. `rewrite`: a
     callable query → query, or its name; both queries and both lists are logged.
     """
-    _check(k, workers, timeout, warm_up, repeat)
+    check_settings(k, workers, timeout, warm_up, repeat)
+    run = Run(
+        retriever,
+        questions_of(queries, split, timeout),
+        corpus=corpus if corpus is None or isinstance(corpus, Corpus) else read_corpus(corpus),
+        k=k,
+        output=output,
+        system=system,
+        repeat=repeat,
+        min_score=min_score,
+        rewrite=rewrite,
+        index_version=index_version,
+        overwrite=overwrite,
+        retry_failed=retry_failed,
+        options=options,
+    )
+    return ask_all([run], workers, timeout, warm_up, progress)[0]
+
+
+def questions_of(queries: Any, split: str, timeout: float | None) -> list[Question]:
     are_questions = isinstance(queries, list) and queries and all(isinstance(q, Question) for q in queries)
     questions = queries if are_questions else read_questions(queries, split=split)
-    questions = [msgspec.structs.replace(question, timeout=timeout) for question in questions]
-    found = make_retriever(retriever, options)
-    searched = corpus if corpus is None or isinstance(corpus, Corpus) else read_corpus(corpus)
-    if searched is None and found.searches_corpus:
-        what = f"the retriever {found.name!r} needs a corpus to search"
-        raise ConfigError(what, code="no-corpus", hint="give it with --corpus")
-    asker = Asker(found, searched, k, repeat, min_score, rewrite)
-    named = system or _title(retriever, found)
-    settings = asker.settings(named, index_version)
-    common = {**settings, "measured": {"workers": workers, "warm_up": warm_up, "repeat": repeat}}
-    texts = {question.id: question.text for question in questions}
-    log = _Records(texts)
-    if output is not None:
-        log = RunFile(Path(output), settings, texts, overwrite=overwrite, retry=retry_failed)
-    started = time.monotonic()
-    try:
-        todo = [question for question in questions if question.id not in log.done]
-        if todo and searched is not None:
-            found.index(searched)
-        whole = None if timeout is None else timeout * asker.askings
-        for _ in Workers(asker.ask, workers, whole).each(todo[:warm_up]):
-            pass
-        shown = nullcontext(lambda: None) if progress is None else progress(f"asking {named}", len(todo))
-        with shown as tick:
-            for asked, (question, answer) in enumerate(Workers(asker.ask, workers, whole).each(todo), 1):
-                answer = answer or Answered(None, {}, str(TooSlow(timeout or 0)))
-                log.write(asker.record(question, answer, common))
-                tick()
-                if asked == _HOPELESS < len(todo) and asker.counts["failed"] == asked:
-                    what = f"stopped, because the first {asked} queries failed: {asker.examples['failed'][0]}"
-                    hint = "fix the cause, then run the same command with --retry-failed"
-                    raise ConfigError(what, code="every-query-failed", hint=hint)
-    finally:
-        log.close()
-    log.sort()
-    earlier = [f"{counted(log.failed)} failed in an earlier attempt; retry with --retry-failed"] if log.failed else []
-    if log.other_code:
-        earlier.append(
-            f"{counted(log.other_code)} answered by an earlier version of the code. The log mixes two versions; each "
-            "line names its own. To use one version for all queries, run the command with --overwrite"
+    return [msgspec.structs.replace(question, timeout=timeout) for question in questions]
+
+
+class Run:
+    """A retriever, the queries to ask it, and the log of its answers. Its options are those of `run_retriever`."""
+
+    def __init__(
+        self,
+        retriever: Any,
+        questions: list[Question],
+        *,
+        corpus: Corpus | None,
+        k: int,
+        output: str | PathLike[str] | None,
+        system: str | None,
+        repeat: int,
+        min_score: float | None = None,
+        rewrite: Any = None,
+        index_version: str | None = None,
+        overwrite: bool = False,
+        retry_failed: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        found = make_retriever(retriever, options)
+        if corpus is None and found.searches_corpus:
+            what = f"the retriever {found.name!r} needs a corpus to search"
+            raise ConfigError(what, code="no-corpus", hint="give it with --corpus")
+        self.questions = questions
+        self.asker = Asker(found, corpus, k, repeat, min_score, rewrite)
+        self.system: str = system or title_of_system(retriever, found)
+        settings = self.asker.settings(self.system, index_version)
+        self.common: dict[str, Any] = settings
+        texts = {question.id: question.text for question in questions}
+        self.output = output
+        self.log = Records(texts)
+        if output is not None:
+            self.log = RunFile(Path(output), settings, texts, overwrite=overwrite, retry=retry_failed)
+        self.todo: list[Question] = [question for question in questions if question.id not in self.log.done]
+        self.asked = 0
+
+    def index(self) -> None:
+        if self.todo and self.asker.corpus is not None:
+            self.asker.retriever.index(self.asker.corpus)
+
+    def take(self, question: Question, answer: Answered) -> None:
+        """Log an answer. Stop early if nothing but errors comes back, for example from a wrong address."""
+        self.log.write(self.asker.record(question, answer, self.common))
+        self.asked += 1
+        if self.asked == _HOPELESS < len(self.todo) and self.asker.counts["failed"] == self.asked:
+            what = f"stopped, because the first {self.asked} queries failed: {self.asker.examples['failed'][0]}"
+            hint = "fix the cause, then run the same command with --retry-failed"
+            raise ConfigError(what, code="every-query-failed", hint=hint)
+
+    def finished(self, seconds: float) -> Finished:
+        log, asker = self.log, self.asker
+        log.sort()
+        notes = asker.notes()
+        if log.failed:
+            notes.append(f"{counted(log.failed)} failed in an earlier attempt; retry with --retry-failed")
+        if log.other_code:
+            notes.append(
+                f"{counted(log.other_code)} answered by an earlier version of the code. The log mixes two versions; "
+                "each line names its own. To use one version for all queries, run the command with --overwrite"
+            )
+        return Finished(
+            run=log.records if self.output is None else str(self.output),
+            system=self.system,
+            queries=len(self.questions),
+            asked=len(self.todo),
+            failed=asker.counts["failed"],
+            seconds=seconds,
+            notes=notes,
+            first_error=next(iter(asker.examples.get("failed", ())), log.first_error),
+            failed_before=log.failed,
         )
-    return Finished(
-        run=log.records if output is None else str(output),
-        system=named,
-        queries=len(questions),
-        asked=len(todo),
-        failed=asker.counts["failed"],
-        seconds=time.monotonic() - started,
-        notes=asker.notes() + earlier,
-        first_error=next(iter(asker.examples.get("failed", ())), log.first_error),
-        failed_before=log.failed,
-    )
 
 
-def _title(spec: Any, found: Retriever) -> str:
+_Job: TypeAlias = tuple[Run, Question]
+
+
+def ask_all(
+    runs: list[Run], workers: int, timeout: float | None, warm_up: int, progress: Progress | None
+) -> list[Finished]:
+    """Ask each run its queries. Several runs take turns: for every query one after the other, and who is first changes
+    from query to query, so that nobody is always asked before or after another."""
+    measured: dict[str, Any] = {"workers": workers, "warm_up": warm_up, "repeat": runs[0].asker.repeat}
+    for run in runs:
+        beside = [other.system for other in runs if other is not run]
+        run.common = {**run.common, "measured": {**measured, **({"beside": beside} if beside else {})}}
+    started = time.monotonic()
+    whole = None if timeout is None else timeout * runs[0].asker.askings
+    try:
+        for run in runs:
+            run.index()
+        for _ in Workers(_ask, workers, whole).each(_in_turn(runs, warm_up)):
+            pass
+        jobs = _in_turn(runs)
+        named = " and ".join(run.system for run in runs)
+        shown = nullcontext(lambda: None) if progress is None else progress(f"asking {named}", len(jobs))
+        with shown as tick:
+            for (run, question), answer in Workers(_ask, workers, whole).each(jobs):
+                run.take(question, answer or Answered(None, {}, str(TooSlow(timeout or 0))))
+                tick()
+    finally:
+        for run in runs:
+            run.log.close()
+    seconds = time.monotonic() - started
+    return [run.finished(seconds) for run in runs]
+
+
+def _ask(job: _Job) -> Answered:
+    run, question = job
+    return run.asker.ask(question)
+
+
+def _in_turn(runs: list[Run], most: int | None = None) -> list[_Job]:
+    left = [(run, {question.id for question in run.todo[:most]}) for run in runs]
+    jobs: list[_Job] = []
+    for at, question in enumerate(runs[0].questions):
+        turn = [(run, question) for run, ids in left if question.id in ids]
+        jobs += turn[::-1] if at % 2 else turn
+    return jobs
+
+
+def title_of_system(spec: Any, found: Retriever) -> str:
     """Return the default name of a system: its spec."""
     if not isinstance(spec, str):
         return str(getattr(found, "title", found.name))
     return Path(spec).stem if spec.endswith(YAML) else " ".join(spec.split())
 
 
-def _check(k: int, workers: int, timeout: float | None, warm_up: int, repeat: int) -> None:
+def check_settings(k: int, workers: int, timeout: float | None, warm_up: int, repeat: int) -> None:
     wanted = {"k": k, "workers": workers, "repeat": repeat}
     for name, value in wanted.items():
         if value < 1:
@@ -313,125 +400,3 @@ def _said(error: BaseException) -> str:
         return str(error)
     text = " ".join(str(error).split())
     return printable(shorten(f"{type(error).__name__}: {text}" if text else type(error).__name__, 300))
-
-
-class _Records:
-    """The records of a run in memory."""
-
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        self._texts = texts
-        self._place = {query: i for i, query in enumerate(texts)}
-        self.done: set[str] = set()  # queries of an earlier attempt
-        self.failed = 0  # of them
-        self.first_error: str | None = None  # of them
-        self.other_code = 0  # of them, answered by an earlier version of the code
-        self.records: list[dict[str, Any]] = []
-
-    def write(self, record: dict[str, Any]) -> None:
-        self.records.append(record)
-
-    def close(self) -> None:
-        pass
-
-    def sort(self) -> None:
-        """Return the records in the order of the queries."""
-        self.records.sort(key=lambda record: self._place[record["query_id"]])
-
-
-class RunFile(_Records):
-    """The lines of a run, including those of an earlier attempt.
-
-    `settings` are the fields that all lines share. A file with other settings is never continued, because it would mix
-    two retrievers. `texts` maps each query's id to its text, for the same reason.
-    """
-
-    def __init__(
-        self, path: Path, settings: Mapping[str, Any], texts: Mapping[str, str], *, overwrite: bool, retry: bool
-    ) -> None:
-        super().__init__(texts)
-        self._path = path
-        # As read from a file, where a tuple becomes a list.
-        self._settings = msgspec.json.decode(msgspec.json.encode(settings))
-        self._file = LineFile(path, overwrite=overwrite)
-        try:
-            lines = self._file.lines()
-            checked = [self._checked(line, retry) for line in lines]
-        except NotContinued:
-            self._file.close()
-            raise self._refusal("it is not a run log") from None
-        except ConfigError:
-            self._file.close()  # else the next attempt of this process would find it locked
-            raise
-        kept = {query: line for query, line, error in checked if error is None or not retry}
-        self.done: set[str] = set(kept)
-        errors = [] if retry else [(query, error) for query, _, error in checked if error is not None]
-        self.failed: int = len(errors)
-        self.first_error: str | None = f"{errors[0][0]}: {errors[0][1]}" if errors else None
-        if len(kept) < len(lines):
-            self._file.replace(b"".join(kept.values()))
-        self._waiting: list[bytes] = []
-        self._written = time.monotonic()
-
-    def _checked(self, line: bytes, retry: bool) -> tuple[str, bytes, str | None]:
-        """Return the query of a line, the line, and its error. `retry`: the code may have changed since, because
-        failed queries are asked again after a repair."""
-        try:
-            found = msgspec.json.decode(line)
-            query = found["query_id"]
-        except (*DECODE_ERRORS, TypeError, KeyError):
-            raise self._refusal("it is not a run log") from None
-        error = found.get("error")
-        differ = {name: value for name, value in self._settings.items() if found.get(name) != value}
-        only_code = all(_without_code(found.get(name)) == _without_code(value) for name, value in differ.items())
-        if differ and not (only_code and retry):
-            name, value = next(iter(differ.items()))
-            was, now = shorten(_json(found.get(name)), 120), shorten(_json(value), 120)
-            more = "; --retry-failed keeps the answers and asks only the failed queries again" if only_code else ""
-            raise self._refusal(f"its `{name}` is {was}, this run's is {now}", more)
-        self.other_code += bool(differ) and error is None
-        if self._texts.get(query) != found.get("query"):
-            raise self._refusal(f"the text of query {shorten(query, 40)!r} differs from this set of queries")
-        return query, line, None if error is None else shorten(error, 300)
-
-    def _refusal(self, why: str, more: str = "") -> ConfigError:
-        what = f"this file cannot be continued: {why}"
-        hint = f"start again with --overwrite, or choose another file with -o{more}"
-        return ConfigError(what, code="not-continued", file=str(self._path), hint=hint)
-
-    def write(self, record: dict[str, Any]) -> None:
-        self._waiting.append(msgspec.json.encode(record) + b"\n")
-        if time.monotonic() - self._written > _EVERY:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the lines and sync them to disk."""
-        # Cleared before writing: an interrupt may lose lines, which are asked again, but never writes them twice.
-        lines, self._waiting = self._waiting, []
-        if lines:
-            self._file.append(b"".join(lines))
-        self._written = time.monotonic()
-
-    def close(self) -> None:
-        self.flush()
-        self._file.close()
-
-    def sort(self) -> None:
-        lines = self._path.read_bytes().splitlines(keepends=True)
-        ordered = sorted(lines, key=lambda line: self._place[msgspec.json.decode(line, type=_Named).query_id])
-        if ordered != lines:
-            write_whole(self._path, b"".join(ordered))
-
-
-class _Named(msgspec.Struct):
-    query_id: str
-
-
-def _without_code(value: Any) -> Any:
-    """Settings without the hashes of the code that they name."""
-    if isinstance(value, dict):
-        return {name: _without_code(inner) for name, inner in value.items() if name != "code"}
-    return [_without_code(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _json(value: Any) -> str:
-    return "missing" if value is None else msgspec.json.encode(value).decode()
