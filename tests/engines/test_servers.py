@@ -174,6 +174,17 @@ def test_only_failed_queries_are_asked_again(
     assert [query for query, item in enumerate(found) if item == "mended"] == [0, 4]
 
 
+def test_two_engines_side_by_side(
+    postgres: str, karat_command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(servers.ENGINES)
+    asked = ("compare", "--live", "postgres-fulltext.yaml", "pgvector.yaml", "--queries", "../helpdesk/gold.jsonl")
+    code, out, errors = karat_command(*asked, "-m", "recall@10", "-m", "latency_p50", "--workers", "2", "--json")
+    assert code == 0, errors
+    (pair,) = json.loads(out)["pairs"]
+    assert {d["metric"] for d in pair["differences"]} == {"recall@10", "latency_p50"}
+
+
 # Chroma
 
 

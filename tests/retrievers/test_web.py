@@ -390,3 +390,81 @@ def test_what_services_used_is_logged_and_costs(server: Any, told: dict[str, Any
 def test_what_uses_no_service_logs_no_usage() -> None:
     gold = [{"query_id": "q", "query": "a red apple", "gold": ["a"]}]
     assert "usage" not in run_retriever("rerank(hybrid)", gold, corpus=CORPUS, warm_up=0).run[0]
+
+
+# Engines through `http`: vectors, columns, distances and reported errors
+
+
+def http(server: Any, **options: Any) -> dict[str, Any]:
+    return {"retriever": "http", "url": f"{server.url}/query", **options}
+
+
+COLUMNS = {
+    "ids": [["a#1", "b#1"]],
+    "distances": [[0.0, 0.25]],
+    "documents": [["text of a", None]],
+    "metadatas": [[{"doc": "a"}, {"doc": "b"}]],
+    "embeddings": None,
+}
+
+
+def test_a_vector_in_the_request_and_an_answer_in_columns(server: Any) -> None:
+    server.answer = lambda path, body: COLUMNS
+    columns = {"id": "ids[0]", "distance": "distances[0]", "text": "documents[0]", "doc_id": "metadatas[0][*].doc"}
+    asked = {"query_embeddings": ["{vector}"], "n_results": "{k}"}
+    done = run(http(server, request=asked, columns=columns))
+    assert done.run[0]["topk"] == [
+        {"rank": 1, "chunk_id": "a#1", "score": 0.0, "text": "text of a", "doc_id": "a"},
+        {"rank": 2, "chunk_id": "b#1", "score": -0.25, "doc_id": "b"},
+    ]
+    body = server.asked[0][3]
+    assert (len(body["query_embeddings"][0]), body["n_results"]) == (256, 3)
+    assert set(done.run[0]["latency_ms"]) == {"embed", "retrieve"}
+    assert done.run[0]["retriever"]["model"] == "static", "the log says what made the vector"
+    assert "model" not in run(http(server, columns=columns)).run[0]["retriever"]
+
+
+def test_a_vector_of_a_service_costs(server: Any) -> None:
+    def answer(path: str, body: Any) -> Any:
+        return embeddings(path, body) if path == "/v1/embeddings" else [{"_id": "a", "dist": 2}]
+
+    server.answer = answer
+    asked = {"text": "near {vector}", "n": "{k}"}
+    done = run(http(server, request=asked, id="_id", distance="dist", model="m-1", embeddings=f"{server.url}/v1"))
+    assert (done.run[0]["topk"][0]["score"], done.run[0]["usage"]) == (-2.0, [EMBEDDED])
+    assert server.asked[1][3]["text"].startswith("near [0.")
+    server.answer = lambda path, body: embeddings(path, body) if path == "/v1/embeddings" else ELASTIC
+    knn = {"knn": {"field": "v", "query_vector": "{vector}", "k": "{k}"}}
+    spec = {"retriever": "elasticsearch", "url": f"{server.url}/docs", "request": knn, "model": "m-1"}
+    done = run({**spec, "embeddings": f"{server.url}/v1"})
+    assert (done.run[0]["usage"], len(server.asked[-1][3]["knn"]["query_vector"])) == ([EMBEDDED], 3)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({**COLUMNS, "ids": [["a#1"]]}, "'distances[0]': 2"),
+        ({**COLUMNS, "distances": None}, "'distances[0]'"),
+        ({**COLUMNS, "ids": [["a#1", None]]}, "None"),
+        ({**COLUMNS, "distances": [[0.1, "far"]]}, "'far'"),
+        ({"code": 1100, "message": "no such collection"}, "no such collection"),
+    ],
+)
+def test_columns_that_do_not_fit_fail_the_query(server: Any, answer: Any, words: str) -> None:
+    server.answer = lambda path, body: answer
+    done = run(http(server, columns={"id": "ids[0]", "distance": "distances[0]"}, errors="code"))
+    assert done.failed == 4
+    assert words in done.run[0]["error"]
+
+
+def test_an_answer_that_reports_a_problem_is_no_answer(server: Any) -> None:
+    spec = http(server, hits="data.docs?", id="@id", score="@search.score", errors=["errors", "data.partial"])
+    server.answer = lambda path, body: {"data": {"docs": [{"@id": "a", "@search.score": 2}], "partial": False}}
+    assert run(spec).run[0]["topk"] == [{"rank": 1, "chunk_id": "a", "score": 2.0}]
+    server.answer = lambda path, body: {"data": {"count": 0}, "errors": []}
+    assert (run(spec).failed, run(spec).run[0]["topk"]) == (0, [])
+    for problem in ({"errors": [{"message": "no class"}]}, {"data": {"docs": [], "partial": True}}, {"other": []}):
+        server.answer = lambda path, body, problem=problem: problem
+        assert run(spec).failed == 4
+    server.answer = lambda path, body: {"errors": [{"message": "no class"}]}
+    assert "no class" in run(spec).run[0]["error"]

@@ -35,6 +35,30 @@ SPECS: dict[str, Case] = {
 }
 
 
+def http(**options: Any) -> Case:
+    return lambda: make_retriever({"retriever": "http", "url": "http://localhost:8000/query", **options})
+
+
+def postgres(sql: str, url: str = "postgresql://localhost/docs", **options: Any) -> Case:
+    return lambda: make_retriever({"retriever": "postgres", "url": url, "sql": sql, **options})
+
+
+ENGINES: dict[str, Case] = {
+    "a model without a vector": http(model="static"),
+    "columns and paths in a hit": http(columns={"id": "ids[0]"}, text="text"),
+    "an unknown column": http(columns={"id": "ids[0]", "distnace": "distances[0]"}),
+    "columns without an id": http(columns={"score": "scores"}),
+    "a score and a distance": http(id="id", score="score", distance="distance"),
+    "a value in quotes": postgres("SELECT id FROM docs WHERE text LIKE '%{query}%'"),
+    "an empty statement": postgres(" ; "),
+    "a model without a vector in the statement": postgres("SELECT id FROM docs", model="static"),
+    "no address of a database": postgres("SELECT 1", url="localhost/docs"),
+    "a password in the address": postgres("SELECT 1", url="postgresql://me:secret@localhost/docs"),
+    "an address that is not set": postgres("SELECT 1", url="${KARAT_NO_SUCH_URL}"),
+    "one retriever side by side": lambda: karat.systems.run_side_by_side(["bm25"], GOLD, corpus=CORPUS),
+}
+
+
 def run(answer: Any = ("a",), **options: Any) -> Case:
     return lambda: run_retriever(lambda query: answer, GOLD, warm_up=0, **options)
 
@@ -163,7 +187,7 @@ PLUG_INS: dict[str, Case] = {
 
 
 def test_errors_of_systems(tmp_path: Path) -> None:
-    groups = {"Retrievers by name": SPECS, "Runs": RUNS, "Stress": STRESS, "Plug-ins": PLUG_INS}
+    groups = {"Retrievers by name": SPECS, "Engines": ENGINES, "Runs": RUNS, "Stress": STRESS, "Plug-ins": PLUG_INS}
     check("wording/errors_systems.txt", refusals(groups, tmp_path))
 
 
@@ -216,4 +240,7 @@ def test_baseline_and_stress(terminal: Transcript) -> None:
     terminal("stress", "run.jsonl", "-g", "gold.jsonl", "--negatives", "negatives.jsonl", "--at", "1,9")
     terminal("stress", "run.jsonl", "-g", "gold.jsonl", "--at", "one")
     terminal("eval", "triage", "helpdesk/bm25.jsonl", "--gold", "helpdesk/gold.jsonl", "-n", "2")
+    terminal("compare", "--live", "bm25", "random", "--gold", "gold.jsonl", "--keep", "logs", "--max-errors", "0")
+    terminal("compare", "--live", "bm25", "random", "--corpus", "helpdesk/corpus.jsonl")
+    terminal("compare", "run.jsonl", "run.jsonl", "--gold", "gold.jsonl", "--workers", "2")
     check("wording/systems.txt", terminal.text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -12,11 +12,11 @@ from karat.cli.trust import listed_retrievers, require_trusted, trust_option
 from karat.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from karat.systems.run import Finished
 
-max_errors_option = click.option(
+max_errors_option: Final = click.option(
     "--max-errors",
     type=click.FloatRange(0, 1),
     default=0.1,
@@ -28,7 +28,7 @@ _ONLY_LIVE = (
     *("queries", "keep", "overwrite", "retry_failed", "depth", "workers", "timeout", "warm_up", "max_errors"),
 )
 _PASSED = ("keep", "overwrite", "retry_failed", "workers", "timeout", "warm_up")
-live_options: Callable[[Any], Any] = all_of(
+live_options: Final = all_of(
     click.option("--live", is_flag=True, help="RUNS are retrievers, as in `karat run`: ask them now, side by side."),
     click.option("--queries", "-q", help="With --live: gold set, or file of queries.  [default: --gold]"),
     click.option("--keep", metavar="FOLDER", help="With --live: save the run logs here, or continue those there."),

@@ -262,9 +262,9 @@ class Qdrant(_Server):
         retries: int = 2,
     ) -> None:
         self._connect(url, headers, retries)
-        self.model = model
-        self.embeddings = embeddings
-        self.key = key
+        self.model: str | None = model
+        self.embeddings: str | None = embeddings
+        self.key: str | None = key
         self.using = using
         self.id = id
         self.text = text

@@ -81,7 +81,7 @@ def run_retriever(
     callable query → query, or its name; both queries and both lists are logged.
     """
     check_settings(k, workers, timeout, warm_up, repeat)
-    run = Run(
+    run = Running(
         retriever,
         questions_of(queries, split, timeout),
         corpus=corpus if corpus is None or isinstance(corpus, Corpus) else read_corpus(corpus),
@@ -105,7 +105,7 @@ def questions_of(queries: Any, split: str, timeout: float | None) -> list[Questi
     return [msgspec.structs.replace(question, timeout=timeout) for question in questions]
 
 
-class Run:
+class Running:
     """A retriever, the queries to ask it, and the log of its answers. Its options are those of `run_retriever`."""
 
     def __init__(
@@ -129,18 +129,18 @@ class Run:
         if corpus is None and found.searches_corpus:
             what = f"the retriever {found.name!r} needs a corpus to search"
             raise ConfigError(what, code="no-corpus", hint="give it with --corpus")
-        self.questions = questions
-        self.asker = Asker(found, corpus, k, repeat, min_score, rewrite)
+        self.questions: list[Question] = questions
+        self.asker: Asker = Asker(found, corpus, k, repeat, min_score, rewrite)
         self.system: str = system or title_of_system(retriever, found)
         settings = self.asker.settings(self.system, index_version)
         self.common: dict[str, Any] = settings
         texts = {question.id: question.text for question in questions}
         self.output = output
-        self.log = Records(texts)
+        self.log: Records = Records(texts)
         if output is not None:
             self.log = RunFile(Path(output), settings, texts, overwrite=overwrite, retry=retry_failed)
         self.todo: list[Question] = [question for question in questions if question.id not in self.log.done]
-        self.asked = 0
+        self.asked: int = 0
 
     def index(self) -> None:
         if self.todo and self.asker.corpus is not None:
@@ -179,14 +179,14 @@ class Run:
         )
 
 
-_Job: TypeAlias = tuple[Run, Question]
+_Job: TypeAlias = tuple[Running, Question]
 
 
 def ask_all(
-    runs: list[Run], workers: int, timeout: float | None, warm_up: int, progress: Progress | None
+    runs: list[Running], workers: int, timeout: float | None, warm_up: int, progress: Progress | None
 ) -> list[Finished]:
     """Ask each run its queries. Several runs take turns: for every query one after the other, and who is first changes
-    from query to query, so that nobody is always asked before or after another."""
+    from query to query, so that none is always asked first."""
     measured: dict[str, Any] = {"workers": workers, "warm_up": warm_up, "repeat": runs[0].asker.repeat}
     for run in runs:
         beside = [other.system for other in runs if other is not run]
@@ -217,7 +217,7 @@ def _ask(job: _Job) -> Answered:
     return run.asker.ask(question)
 
 
-def _in_turn(runs: list[Run], most: int | None = None) -> list[_Job]:
+def _in_turn(runs: list[Running], most: int | None = None) -> list[_Job]:
     left = [(run, {question.id for question in run.todo[:most]}) for run in runs]
     jobs: list[_Job] = []
     for at, question in enumerate(runs[0].questions):

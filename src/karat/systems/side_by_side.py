@@ -16,7 +16,7 @@ from karat.data.saved import SavedObject
 from karat.errors import ConfigError
 from karat.formats.corpus import read_corpus
 from karat.retrievers.specs import make_retriever
-from karat.systems.run import Finished, Progress, Run, ask_all, check_settings, questions_of, title_of_system
+from karat.systems.run import Finished, Progress, Running, ask_all, check_settings, questions_of, title_of_system
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -67,14 +67,14 @@ def run_side_by_side(
     searched = corpus if corpus is None or isinstance(corpus, Corpus) else read_corpus(corpus)
     if keep is not None:
         Path(keep).mkdir(parents=True, exist_ok=True)
-    runs: list[Run] = []
+    runs: list[Running] = []
     try:
         for at, retriever in enumerate(retrievers):
             found = make_retriever(retriever)
             named = (systems[at] if at < len(systems) else None) or title_of_system(retriever, found)
             name = _free(named, [other.system for other in runs])
             output = None if keep is None else Path(keep) / _file_name(name)
-            run = Run(
+            run = Running(
                 found,
                 questions,
                 corpus=searched,
