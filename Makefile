@@ -4,8 +4,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
 QUIET := --quiet --progress-bar off
 SET_UP := pyproject.toml constraints.txt
+ENGINES := .venv-engines
 
-.PHONY: demo demo-one demo-two test golden native fuzz fuzz-native browser java check docs bench bench-quick runs clean
+.PHONY: demo demo-one demo-two test test-engines golden native fuzz fuzz-native browser java check docs bench bench-quick runs clean
 
 # The whole loop on the demo set: run two retrievers, score, compare, judge. Prints each command before its output.
 SET := examples/helpdesk
@@ -39,6 +40,10 @@ demo-two:
 # Tests of one file run in one process, and so do files that share expensive resources: tests/support/scheduling.py.
 test: .venv/.frameworks native browser java
 	KARAT_REQUIRE_FRAMEWORKS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+# Tests against real servers and other tools' own packages, which have their own environment.
+test-engines: $(ENGINES)/.installed
+	KARAT_ENGINES=1 $(ENGINES)/bin/python -m pytest tests/engines -n 2 --dist loadfile
 
 # Update the golden files (all output texts). Read the difference before you commit it.
 golden: .venv/.frameworks
@@ -109,7 +114,7 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/scale.py --largest --output benchmarks/SCALE.md
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv $(ENGINES) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'Karat needs Python 3.11 or newer: make PYTHON=python3.12 …'; exit 2; }
@@ -141,4 +146,10 @@ clean:
 
 .venv/.bench: .venv/bin/python $(SET_UP)
 	$(PIP) $(QUIET) --editable '.[bench]'
+	@touch $@
+
+$(ENGINES)/.installed: pyproject.toml constraints-engines.txt
+	@echo 'Installing engines and other tools into $(ENGINES): about 1.5 GB to download.'
+	@test -x $(ENGINES)/bin/python || $(PYTHON) -m venv $(ENGINES)
+	$(ENGINES)/bin/python -m pip --disable-pip-version-check install --constraint constraints-engines.txt $(QUIET) --editable '.[test-engines]'
 	@touch $@
