@@ -5,6 +5,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint con
 QUIET := --quiet --progress-bar off
 SET_UP := pyproject.toml constraints.txt
 ENGINES := .venv-engines
+ENGINE_PIP = $(ENGINES)/bin/python -m pip --disable-pip-version-check install --constraint constraints-engines.txt $(QUIET)
 
 .PHONY: demo demo-one demo-two test test-engines golden native fuzz fuzz-native browser java check docs bench bench-quick runs clean
 
@@ -148,8 +149,10 @@ clean:
 	$(PIP) $(QUIET) --editable '.[bench]'
 	@touch $@
 
+# Of pyserini only the Lucene server inside it is used; what it depends on (torch and more) is not.
 $(ENGINES)/.installed: pyproject.toml constraints-engines.txt
 	@echo 'Installing engines and other tools into $(ENGINES): about 1.5 GB to download.'
 	@test -x $(ENGINES)/bin/python || $(PYTHON) -m venv $(ENGINES)
-	$(ENGINES)/bin/python -m pip --disable-pip-version-check install --constraint constraints-engines.txt $(QUIET) --editable '.[test-engines]'
+	$(ENGINE_PIP) --editable '.[test-engines]'
+	$(ENGINE_PIP) --no-deps pyserini
 	@touch $@

@@ -12,7 +12,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 KNOWN: dict[str, dict[str, str]] = yaml.safe_load((Path(__file__).parent / "advisories.yaml").read_text())
-TOOLS = ("test", "test-frameworks", "check", "bench")  # extras for those who work on Karat
+TOOLS = ("test", "test-engines", "test-frameworks", "check", "bench")  # extras for those who work on Karat
 
 
 def name_of(package: str) -> str:
@@ -35,8 +35,8 @@ def weaknesses(package: str, at: str) -> list[str]:
     return [found for found, fixed in known.items() if version(at) < version(fixed)]
 
 
-def pinned() -> dict[str, str]:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
+def pinned(file: str = "constraints.txt") -> dict[str, str]:
+    lines = (ROOT / file).read_text().splitlines()
     return dict(line.split("==") for line in lines if "==" in line and not line.startswith("#"))
 
 
@@ -51,8 +51,9 @@ def required() -> Iterator[tuple[str, str]]:
             yield found[1], found[2]
 
 
-def test_what_is_installed_has_no_known_weakness() -> None:
-    assert {package: bad for package, at in pinned().items() if (bad := weaknesses(package, at))} == {}
+@pytest.mark.parametrize("file", ["constraints.txt", "constraints-engines.txt"])
+def test_what_is_installed_has_no_known_weakness(file: str) -> None:
+    assert {package: bad for package, at in pinned(file).items() if (bad := weaknesses(package, at))} == {}
 
 
 def test_what_is_required_has_no_known_weakness() -> None:
