@@ -53,7 +53,8 @@ class WandB(Sink):
             raise ConfigError(
                 "W&B would send nothing", code="bad-value", field="WANDB_MODE", expected=expected, got=mode
             )
-        if find_spec("wandb") is None:
+        found = find_spec("wandb")
+        if found is None or found.origin is None:  # a folder `wandb` of offline runs is not the package
             raise MissingExtra("sending to W&B", "wandb", "wandb")
         keep_secret(environment.get("WANDB_API_KEY", "").strip())
         settings = Path(environment.get("WANDB_DIR") or ".") / "wandb" / "settings"
@@ -85,7 +86,7 @@ class WandB(Sink):
             raise
         except Exception as error:  # the client raises many kinds of errors
             said = shorten(" ".join(str(error).split()), 300) or type(error).__name__
-            hint = "set WANDB_API_KEY, or WANDB_MODE=offline to send it later with `wandb sync`"
+            hint = "check WANDB_API_KEY and the network, or set WANDB_MODE=offline and send it later with `wandb sync`"
             raise SendError(f"{self.title}: {said}", hint=hint) from None
 
     def _send(self, parcel: Parcel, timeout: float) -> Receipt:
