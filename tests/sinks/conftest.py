@@ -175,7 +175,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
     """A saved result, and a verdict that fails."""
     import karat
 
-    folder = tmp_path_factory.mktemp("saved")
+    folder = tmp_path_factory.mktemp("saved") / "helpdesk"
+    folder.mkdir()
     (folder / "run.jsonl").write_text(RUN)
     (folder / "gold.jsonl").write_text(GOLD)
     run, gold = str(folder / "run.jsonl"), str(folder / "gold.jsonl")

@@ -104,6 +104,17 @@ def test_gate_can_post_failures_only(karat_command: Command, hook: Server) -> No
     assert len(hook.requests) == 1
 
 
+def test_a_pull_request_from_a_fork_is_judged_without_the_secret(
+    karat_command: Command, karat_refuses: Refuses, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLACK_WEBHOOK_URL", "")
+    assert karat_refuses(*GATE, "--send", "slack").code == "missing-variable"
+    monkeypatch.setenv("CI", "true")
+    code, _, err = karat_command(*GATE, "--send", "slack")
+    assert (code, "warning: " in err, "SLACK_WEBHOOK_URL" in err) == (1, True, True)
+    assert karat_refuses("send", "slack", verdict).code == "missing-variable"
+
+
 def test_nothing_is_sent_unless_asked(karat_command: Command, hook: Server) -> None:
     karat_command(*GATE)
     karat_command("eval", "run.jsonl", "--gold", "gold.jsonl", "--brief")

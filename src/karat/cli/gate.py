@@ -108,7 +108,7 @@ def command(
     options = named_options(options)
     inputs = (run, gold, criteria, baseline, *input_files(options))
     targets = [_target(output, inputs) for output in outputs]
-    sinks = open_sinks(places)
+    sinks = open_sinks(places, forks=True)
     keeper = open_for_saving(save, tags)
     asked = anchored(asked_for(criteria, gates), named(anchor))
     files = any(sink.takes_files for sink in sinks)

@@ -54,15 +54,16 @@ class Delivery(msgspec.Struct, frozen=True):
     timeout: float = 60.0
     retry: Retry = PATIENCE
 
-    def during(self, place: str, work: Callable[[], T]) -> T:
-        """Return the result of `work`, which may run several times. An error names the place."""
+    def during(self, place: str, work: Callable[[], T], address: str = "") -> T:
+        """Return the result of `work`, which may run several times. An error names the place, not its address."""
         try:
             return self.retry.during(work)
         except (HttpError, TooSlow) as error:
             waited = f"gave up after {self.retry.limit:g} s; check that the server is running and the address is right"
             hint = error.hint or (waited if self.retry.again(error) else None)
             code = "no-answer" if error.status is None else "not-sent"
-            raise SendError(f"{place}: {error.what}", code=code, hint=hint) from None
+            what = error.what.replace(f"{address}/", "/") if address else error.what
+            raise SendError(f"{place}: {what}", code=code, hint=hint) from None
 
 
 class Parcel(msgspec.Struct, frozen=True, dict=True):

@@ -79,7 +79,7 @@ class MLflow(Sink):
         return "\n".join(lines)
 
     def send(self, parcel: Parcel, how: Delivery) -> Receipt:
-        return how.during(self.title, lambda: self._send(parcel, how.timeout))
+        return how.during(self.title, lambda: self._send(parcel, how.timeout), self._address)
 
     def _send(self, parcel: Parcel, timeout: float) -> Receipt:
         """Send it, or what is missing of it. Looks for the run first, so a retry creates no second one."""
@@ -173,6 +173,7 @@ class MLflow(Sink):
         if unless and code == unless:
             return {}
         error = self._http.refusal(answer, said_in(answer, ["message", "error_code"]))
+        error.what = error.what.replace(f"{self._address}/", "/")
         if answer.status in (401, 403):
             hint = "set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
             hint = "start the server with --allowed-hosts" if "host header" in error.what.lower() else hint

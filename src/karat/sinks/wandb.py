@@ -38,8 +38,8 @@ class WandB(Sink):
     about = "Weights & Biases: wandb, wandb:PROJECT or wandb:ENTITY/PROJECT"
     takes_files = True
 
-    def __init__(self, entity: str, project: str, mode: str) -> None:
-        self._entity, self._project, self._mode = entity, project, mode
+    def __init__(self, entity: str, project: str, mode: str, folder: Path) -> None:
+        self._entity, self._project, self._mode, self._folder = entity, project, mode, folder
 
     @classmethod
     def open(cls, where: str, environment: Mapping[str, str]) -> WandB:
@@ -57,12 +57,13 @@ class WandB(Sink):
         if found is None or found.origin is None:  # a folder `wandb` of offline runs is not the package
             raise MissingExtra("sending to W&B", "wandb", "wandb")
         keep_secret(environment.get("WANDB_API_KEY", "").strip())
-        settings = Path(environment.get("WANDB_DIR") or ".") / "wandb" / "settings"
+        folder = Path(environment.get("WANDB_DIR") or ".").absolute()
+        settings = folder / "wandb" / "settings"
         if mode != "offline" and settings.is_file():
             hint = "remove the file, or use --trust-config if you trust it"
             require_trust(settings, "base_url", "settings of W&B, such as the server that gets the key", hint)
         named = project or environment.get("WANDB_PROJECT", "").strip() or _PROJECT
-        return cls(entity or environment.get("WANDB_ENTITY", "").strip(), named, mode)
+        return cls(entity or environment.get("WANDB_ENTITY", "").strip(), named, mode, folder)
 
     @property
     def title(self) -> str:
@@ -92,6 +93,7 @@ class WandB(Sink):
     def _send(self, parcel: Parcel, timeout: float) -> Receipt:
         import wandb
 
+        how = {**_QUIET, "mode": self._mode, "init_timeout": timeout, "root_dir": str(self._folder)}
         started = wandb.init(
             entity=self._entity or None,
             project=self._project,
@@ -100,7 +102,7 @@ class WandB(Sink):
             resume="allow",
             job_type="karat",
             config={**parcel.parameters, **parcel.labels},
-            settings=wandb.Settings(**{**_QUIET, "mode": self._mode, "init_timeout": timeout}),
+            settings=wandb.Settings(**how),
         )
         try:
             for name, value in parcel.measures.items():
