@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,22 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def records(folder: Path) -> list[Any]:
-    """What the client wrote for `wandb sync`: records in blocks of 32 kB, as in LevelDB's log, after seven bytes."""
+    """What the client wrote for `wandb sync`. Its own process writes it, and ends with a record of the exit."""
+    [file] = folder.glob("*.wandb")
+    for _ in range(300):
+        found = _read(file.read_bytes())
+        if any(record.HasField("exit") for record in found):
+            return found
+        time.sleep(0.1)
+    raise AssertionError("the run has no end")
+
+
+def _read(content: bytes) -> list[Any]:
+    """Records in blocks of 32 kB, as in LevelDB's log, after seven bytes."""
     from wandb.proto import wandb_internal_pb2
 
-    [file] = folder.glob("*.wandb")
-    content, found, piece = file.read_bytes(), [], b""
-    assert content[:4] == b":W&B"
+    found, piece = [], b""
+    assert content[:4] in (b":W&B", b"")
     at = 7
     while at + 7 <= len(content):
         left = 32768 - at % 32768

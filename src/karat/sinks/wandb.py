@@ -101,6 +101,7 @@ class WandB(Sink):
             id=_id(parcel),
             name=shorten(parcel.name, 128),
             resume="allow",
+            reinit="create_new",  # beside a run of the caller
             job_type="karat",
             config={**parcel.parameters, **parcel.labels},
             settings=wandb.Settings(**how),
