@@ -150,7 +150,7 @@ def test_names_of_0_1_say_what_to_write_instead() -> None:
         assert f"`karat.{old}`" in page
 
 
-@pytest.mark.parametrize("package", ["karat", "karat.labels", "karat.systems", "karat.history"])
+@pytest.mark.parametrize("package", ["karat", "karat.labels", "karat.systems", "karat.history", "karat.sinks"])
 def test_every_public_name_is_there_and_documented(package: str) -> None:
     found = importlib.import_module(package)
     for name in found.__all__:

@@ -7,7 +7,7 @@
     assert karat.gate("new.jsonl", "gold.jsonl", ["recall@5 >= 0.8"])
 
 Pools, judges and calibration are in `karat.labels`; retrievers, baselines, stress tests and synthetic queries in
-`karat.systems`; saved runs in `karat.history`.
+`karat.systems`; saved runs in `karat.history`; MLflow, W&B, Slack and other places for results in `karat.sinks`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from karat.lazy import public
 if TYPE_CHECKING:
     from karat import history as history
     from karat import labels as labels
+    from karat import sinks as sinks
     from karat import systems as systems
     from karat.errors import KaratError as KaratError
     from karat.formats.read import read_gold as read_gold
@@ -102,4 +103,4 @@ _RENAMED = {
 }
 
 if not TYPE_CHECKING:  # so that type checkers and editors report unknown names
-    __getattr__, __dir__ = public(__name__, _WHERE, _RENAMED, ("history", "labels", "systems"))
+    __getattr__, __dir__ = public(__name__, _WHERE, _RENAMED, ("history", "labels", "sinks", "systems"))

@@ -37,6 +37,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     retrievers: dict[str, str | dict[str, Any]] | None = None  # retrievers of `karat run` by name
     save: bool = False  # save every result of `karat eval` and `karat gate` to the history
     store: str | None = None  # the history: a folder, relative to this file, or a URL
+    places: dict[str, str] | None = None  # places of `karat send` by name
 
 
 def fields(kind: type[msgspec.Struct] = Config, above: str = "") -> dict[str, msgspec.structs.FieldInfo]:
@@ -83,12 +84,22 @@ def trusted_store(start: Path | None = None) -> str | None:
     return store
 
 
+def trusted_place(name: str, start: Path | None = None) -> str | None:
+    """Return the place with this name in karat.yaml. It gets results and tokens, so the file must be trusted."""
+    file = config_file(start)
+    place = None if file is None else (_read(file).places or {}).get(name)
+    if file is not None and place is not None:
+        hint = "use --trust-config if you trust the file, or type the place itself"
+        require_trust(file, "places", "a place that results are sent to", hint)
+    return place
+
+
 def require_trust(file: Path, field: str, what: str, hint: str) -> None:
     """Raise ConfigError unless the file is trusted. In CI it may come from a pull request, and in a shared folder from
     anyone. Such a file may only run code or receive data if the user allows it."""
     if _TRUSTED.get() or _is_own(file):
         return
-    in_ci = "in CI, karat.yaml may come from a pull request"
+    in_ci = f"in CI, {file.name} may come from a pull request"
     why = in_ci if os.environ.get("CI") else "this file belongs to another user"
     raise ConfigError(f"{why}, and it names {what}", code="untrusted-config", file=str(file), field=field, hint=hint)
 

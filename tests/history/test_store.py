@@ -170,6 +170,17 @@ def test_filters(store: Store, filled: list[str], only: Filter, expected: list[i
     assert [row.id for row in store.runs(only).rows] == [filled[i] for i in expected]
 
 
+def test_the_newest_run_of_each_dataset_system_and_branch(store: Store, made_run: Maker) -> None:
+    ids = {}
+    for i, (system, branch) in enumerate([("a", "main"), ("b", "main"), ("a", "main"), ("a", None), ("a", "fix")]):
+        ids[i] = store.save(made_run(i, system=system), branch=branch, saved_at=f"2025-06-0{i + 1}T08:00:00.000000Z").id
+    rows, total = store.newest()
+    assert [row.id for row in rows] == [ids[4], ids[3], ids[2], ids[1]]
+    assert (total, [row.id for row in store.newest(limit=1)[0]]) == (4, [ids[4]])
+    assert [row.id for row in store.newest(Filter(branch="main"))[0]] == [ids[2], ids[1]]
+    assert store.newest(Filter(branch="\0")) == ([], 0)
+
+
 def test_what_can_be_filtered_by(store: Store, filled: list[str]) -> None:
     found = store.choices()
     assert (found.systems, found.branches) == (["bm25", "hybrid"], ["feature/x", "main"])

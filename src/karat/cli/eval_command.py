@@ -18,6 +18,7 @@ from karat.cli.options import (
     ranking_options,
     reading_options,
     save_options,
+    send_option,
     statistics_options,
 )
 from karat.cli.say import say
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from karat.report.blocks import Report
     from karat.results.analyses.base import Consumer
     from karat.results.leaderboard import Leaderboard
+    from karat.results.result import Result
     from karat.scoring.metrics.base import Metric
+    from karat.sinks.base import Sink
 
 
 @click.command("eval", cls=NeedsGold, short_help="Score a run, or several, against a gold set.")
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
     "Repeat for more."
 )
 @save_options
+@send_option
 @reading_options
 @options_of(Options, "engine", "spark_master", "run_columns")
 def command(
@@ -67,6 +71,7 @@ def command(
     outputs: tuple[str, ...],
     save: bool | None,
     tags: tuple[str, ...],
+    places: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Score RUN against a gold set: metrics with intervals, ceilings, segments, worst queries and an audit.
@@ -86,11 +91,13 @@ def command(
     karat eval 's3a://bucket/runs/*.parquet' --gold gold.jsonl --engine spark --spark-master spark://host:7077
     """
     from karat.cli.scoring import command_line, load_numpy, open_for_saving, print_json, print_reports, score_files
+    from karat.cli.send import open_sinks
 
     load_numpy()
     options = named_options(options)
+    sinks = open_sinks(places)
     if len(runs) > 1:
-        _many(runs, gold, metrics, options, as_json, brief, outputs, open_for_saving(save, tags))
+        _many(runs, gold, metrics, options, as_json, brief, outputs, open_for_saving(save, tags), sinks)
         return
     [run] = runs
     if outputs or as_json:  # not needed to print
@@ -99,7 +106,7 @@ def command(
         check_target(output, inputs=[run, gold, *input_files(options)])
     keeper = open_for_saving(save, tags)
     asked: Sequence[str | Metric] = metrics if criteria is None else _with_gates(metrics, criteria)
-    consumers = _consumers(outputs, as_json=as_json, keep=keeper is not None)
+    consumers = _consumers(outputs, as_json=as_json, keep=keeper is not None, sinks=sinks)
     wanted = _with_documents(asked, options) if by_document else asked
     results = score_files(run, gold, wanted, options, analyses=True, consumers=consumers)
     if as_json:
@@ -113,6 +120,23 @@ def command(
     if keeper is not None:
         for result in results:
             keeper.keep(result)
+    _send(results, sinks)
+
+
+def _send(results: Sequence[Result], sinks: Sequence[Sink]) -> None:
+    if sinks:
+        from functools import partial
+
+        from karat.cli.scoring import command_line
+        from karat.cli.send import deliver, raise_first
+        from karat.files.git import code_branch
+        from karat.report.export import to_html
+        from karat.sinks.base import Parcel
+
+        pages = [partial(to_html, [result], command_line()) for result in results]
+        branch = code_branch()
+        parcels = [Parcel(result, page=page, branch=branch) for result, page in zip(results, pages, strict=True)]
+        raise_first(deliver(sinks, parcels))
 
 
 def _many(
@@ -124,6 +148,7 @@ def _many(
     brief: bool,
     outputs: Sequence[str],
     keeper: Keeper | None,
+    sinks: Sequence[Sink],
 ) -> None:
     """Score several runs and show them in one table."""
     from functools import partial
@@ -142,7 +167,7 @@ def _many(
     saved = [output for output in outputs if output.endswith(".json") and table_name(output) is None]
     others = [output for output in outputs if output not in (*tables, *saved)]
     check_outputs([*saved, *others], gold, *runs, options=options, expected=".html, .json, .md, .csv, .parquet or .tex")
-    consumers = _consumers(saved, as_json=False, keep=keeper is not None)
+    consumers = _consumers(saved, as_json=False, keep=keeper is not None, sinks=sinks)
     scored = (score_files(run, gold, metrics or DEFAULT, options, consumers=consumers) for run in runs)
     results = [result for some in scored for result in some]
     board = rank_systems(results)
@@ -169,16 +194,18 @@ def _many(
     if keeper is not None:
         for result in results:
             keeper.keep(result)
+    _send(results, sinks)
 
 
-def _consumers(outputs: Sequence[str], *, as_json: bool, keep: bool) -> list[Consumer]:
+def _consumers(outputs: Sequence[str], *, as_json: bool, keep: bool, sinks: Sequence[Sink]) -> list[Consumer]:
     """Return what the output files need from the run."""
     found: list[Consumer] = []
-    if any(output.endswith(".html") for output in outputs):
+    files = any(sink.takes_files for sink in sinks)
+    if files or any(output.endswith(".html") for output in outputs):
         from karat.results.queries.triage import triage_need
 
         found.append(triage_need)
-    if as_json or any(output.endswith((".json", ".parquet")) for output in outputs):
+    if files or as_json or any(output.endswith((".json", ".parquet")) for output in outputs):
         from karat.results.save import save_need
 
         found.append(save_need)

@@ -19,6 +19,7 @@ from karat.cli.options import (
     ranking_options,
     reading_options,
     save_options,
+    send_option,
     statistics_options,
 )
 from karat.cli.say import say, say_rendered
@@ -62,6 +63,14 @@ class _OneRun(KaratCommand):
     "--anchor", metavar="RESULT", help="Second baseline, for gates with regression_max and no baseline of their own."
 )
 @save_options
+@send_option
+@click.option(
+    "--send-on",
+    type=click.Choice(["always", "fail"]),
+    default="always",
+    show_default=True,
+    help="When to send: always, or only if the run may not ship or could not be judged.",
+)
 @reading_options
 def command(
     run: str,
@@ -74,6 +83,8 @@ def command(
     anchor: str | None,
     save: bool | None,
     tags: tuple[str, ...],
+    places: tuple[str, ...],
+    send_on: str,
     **options: Any,
 ) -> None:
     """Check RUN against its gates, which say what it must reach to ship.
@@ -85,8 +96,10 @@ def command(
     karat gate run.jsonl --gold gold.jsonl --gate 'recall@5 >= 0.85' --gate 'ndcg@5 drop <= 0.02'
     karat gate result.json -o comment.md -o junit.xml
     karat gate run.jsonl --gold gold.jsonl --baseline main --anchor release --save   (pins: karat history)
+    karat gate run.jsonl --gold gold.jsonl --send slack --send-on fail
     """
     from karat.cli.scoring import open_for_saving, page_text, show, sides_of
+    from karat.cli.send import open_sinks
     from karat.gates.gate import anchored, asked_for, gate_need, judge_needs, judge_result
     from karat.history.location import named
     from karat.report.gate import gate_page, gate_report
@@ -95,11 +108,13 @@ def command(
     options = named_options(options)
     inputs = (run, gold, criteria, baseline, *input_files(options))
     targets = [_target(output, inputs) for output in outputs]
+    sinks = open_sinks(places, forks=True)
     keeper = open_for_saving(save, tags)
     asked = anchored(asked_for(criteria, gates), named(anchor))
-    kinds = {kind for kind, _ in targets}
+    files = any(sink.takes_files for sink in sinks)
+    kinds = {kind for kind, _ in targets} | ({"html"} if files else set())
     told = as_json or keeper is not None or bool(kinds & _WITH_BREAKDOWN) or any(k.startswith(_TABLE) for k in kinds)
-    consumers = [gate_need(asked), *_consumers(kinds, told=told, keep=keeper is not None), *judge_needs(asked)]
+    consumers = [gate_need(asked), *_consumers(kinds, told=told, keep=keeper is not None or files), *judge_needs(asked)]
     shows_all = "html" in kinds or keeper is not None
     result, before = sides_of(run, gold, asked, named(baseline), options, consumers=consumers, analyses=shows_all)
     found = judge_result(result, asked, before, breakdown=told)
@@ -112,6 +127,13 @@ def command(
         _write(found, kind, path, page)
     if keeper is not None:
         keeper.keep(with_panel(result), found)
+    if sinks and (send_on == "always" or found.exit_code):
+        from karat.cli.send import deliver, warn_of
+        from karat.files.git import code_branch
+        from karat.sinks.base import Parcel
+
+        kept = with_panel(result) if files else result
+        warn_of(deliver(sinks, [Parcel(kept, found, page, code_branch())]))
     raise SystemExit(found.exit_code)
 
 

@@ -37,7 +37,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Extra labels": (*("labels", "gold_labels", "calibration", "bounds", "pool", "borrow", "max_grade", "gold_scale"),),
     "Statistics": ("level", "method", "resamples", "seed", "cluster"),
-    "Output": ("outputs", "as_json", "brief", "explain", "quiet", "save", "tags", "trusted"),
+    "Output": ("outputs", "as_json", "brief", "explain", "quiet", "save", "tags", "places", "send_on", "trusted"),
     "Reading files": (
         *("columns", "system", "run_format", "gold_format", "target", "split", "hits", "engine", "spark_master"),
     ),

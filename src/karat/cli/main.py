@@ -26,7 +26,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Measure": {"eval": "eval_command", "compare": "compare", "gate": "gate"},
     "Make runs": {"run": "run_command", "baseline": "baseline", "stress": "stress"},
     "Make gold": {"labels": "labels", "synthesize": "synthesize"},
-    "Save and show": {"history": "history", "serve": "serve", "mcp": "mcp"},
+    "Save and show": {"history": "history", "send": "send", "serve": "serve", "mcp": "mcp"},
     "Check and set up": {"check": "check", "metrics": "metrics", "init": "init"},
 }
 # Sub-commands of a command that also works by itself: `karat eval RUN` and `karat eval sweep RUN`.

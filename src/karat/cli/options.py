@@ -259,6 +259,14 @@ save_options: Final = all_of(
     click.option("--tag", "tags", multiple=True, metavar="NAME", help="Save with this tag; repeat for more."),
 )
 
+send_option: Final = click.option(
+    "--send",
+    "places",
+    multiple=True,
+    metavar="PLACE",
+    help="Send it to mlflow, wandb, slack, teams or webhook (see `karat send`); repeat for more.",
+)
+
 store_option: Final = all_of(
     click.option(
         "--store",

@@ -26,6 +26,11 @@ from karat.cli.say import say
     "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="Port; 0 picks a free one."
 )
 @click.option("--token-file", metavar="FILE", help="File with the token for scripts.  [default: KARAT_TOKEN]")
+@click.option(
+    "--metrics-token-file",
+    metavar="FILE",
+    help="File with a token that opens only /metrics.  [default: KARAT_METRICS_TOKEN]",
+)
 @click.option("--users", metavar="FILE", help="File of users, written by `karat serve users`.")
 @click.option("--allow-host", "names", multiple=True, metavar="NAME", help="Host name of the server; repeat.")
 @click.option("--pool", "pools", multiple=True, metavar="POOL", help="Pool to label in the browser; repeat for more.")
@@ -40,6 +45,7 @@ def command(
     host: str,
     port: int,
     token_file: str | None,
+    metrics_token_file: str | None,
     users: str | None,
     names: tuple[str, ...],
     pools: tuple[str, ...],
@@ -64,8 +70,9 @@ def command(
         raise click.UsageError("--demo has its own history: leave --store out.")
     require_server()
     token = read_token(token_file, os.environ.get("KARAT_TOKEN"))
+    scraper = read_token(metrics_token_file, os.environ.get("KARAT_METRICS_TOKEN"))
     known = {} if users is None else read_users(users)
-    access = Access(frozenset({*LOOPBACK, host.lower(), *(name.lower() for name in names)}), token, known)
+    access = Access(frozenset({*LOOPBACK, host.lower(), *(name.lower() for name in names)}), token, known, scraper)
     access.upgraded = None if users is None else partial(rewrite_user, users)
     with ExitStack() as opened:
         # What can fail comes first: reading pools, listening on the address.

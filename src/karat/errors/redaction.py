@@ -23,6 +23,13 @@ VARIABLES = (
     "GITLAB_TOKEN",
     "CI_JOB_TOKEN",
     "PGPASSWORD",
+    "KARAT_METRICS_TOKEN",
+    "MLFLOW_TRACKING_TOKEN",
+    "MLFLOW_TRACKING_PASSWORD",
+    "WANDB_API_KEY",
+    "SLACK_WEBHOOK_URL",
+    "TEAMS_WEBHOOK_URL",
+    "KARAT_WEBHOOK_URL",
 )
 _LEAST = 6  # hiding shorter secrets would blank out half of the output
 _ANYWHERE = 16  # shorter ones are only hidden as whole words: "postgres" can be a password and a part of a word

@@ -150,6 +150,19 @@ def select_runs(
     return connection.execute(statement, [*values, limit]).fetchall()
 
 
+def select_newest(connection: Connection, only: Filter, limit: int) -> tuple[list[Any], int]:
+    """Selects the newest run of each dataset, system and branch, newest first, and how many there are."""
+    conditions, values = _conditions(only)
+    if not _storable(values):
+        return [], 0
+    place = "row_number() OVER (PARTITION BY dataset, system, branch ORDER BY saved_at DESC, id DESC)"
+    ranked = f"SELECT id, saved_at, head, {place} AS place FROM runs WHERE {' AND '.join(conditions)}"
+    newest = f"FROM ({ranked}) AS ranked WHERE place = 1"
+    total = connection.execute(f"SELECT count(*) {newest}", values).fetchall()[0][0]
+    statement = f"SELECT id, saved_at, head {newest} ORDER BY saved_at DESC, id DESC LIMIT ?"
+    return connection.execute(statement, [*values, limit]).fetchall(), int(total)
+
+
 def runs_by_branch(connection: Connection, only: Filter) -> list[tuple[str | None, int]]:
     """Branches with their number of runs, most first."""
     conditions, values = _conditions(only)

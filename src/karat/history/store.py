@@ -252,6 +252,12 @@ class Store(ABC):
         last = rows[-1] if len(found) > size else None
         return Page(rows, None if last is None else f"{last.saved_at}~{last.id}")
 
+    def newest(self, only: Filter | None = None, limit: int = _PAGE) -> tuple[list[RunRow], int]:
+        """The newest run of each dataset, system and branch, newest first, and how many there are in all."""
+        with self.transaction() as connection:
+            found, total = sql.select_newest(connection, only or Filter(), limit)
+            return sql.described(connection, found), total
+
     def row(self, run_id: str) -> RunRow:
         with self.transaction() as connection:
             found = connection.execute("SELECT id, saved_at, head FROM runs WHERE id = ?", (run_id,)).fetchall()

@@ -70,6 +70,7 @@ class Access(msgspec.Struct):
     hosts: frozenset[str] = frozenset(LOOPBACK)
     token: str | None = None
     users: dict[str, User] = {}
+    metrics_token: str | None = None  # opens /metrics and nothing else
     clock: Callable[[], float] = time.monotonic
     cost: HashCost = COST
     upgraded: Callable[[str, User, User], None] | None = None
@@ -84,7 +85,10 @@ class Access(msgspec.Struct):
         return self.token is None and not self.users
 
     def is_token(self, given: str) -> bool:
-        return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
+        return _same(given, self.token)
+
+    def is_metrics_token(self, given: str) -> bool:
+        return _same(given, self.metrics_token)
 
     def log_in(self, name: str, password: str) -> str | None:
         """Returns a cookie if the password (or, without a name, the token) is right.
@@ -145,6 +149,10 @@ class Access(msgspec.Struct):
                 if self.upgraded is not None:
                     self.upgraded(name, user, again)
         return right
+
+
+def _same(given: str, token: str | None) -> bool:
+    return token is not None and hmac.compare_digest(given.encode(), token.encode())
 
 
 def read_token(file: str | None, variable: str | None) -> str | None:

@@ -23,8 +23,9 @@ from karat.web.access import SESSION, Access
 from karat.web.api import ENDPOINTS, PREFIX
 from karat.web.endpoints import Endpoint, Problem, as_json, openapi, problem_of, read_body, read_parameters
 from karat.web.forms import read_form
-from karat.web.guard import COOKIE, LOGIN, LOGOUT, NEXT, Guard, Patience, cookies_of, next_page, set_cookie
+from karat.web.guard import COOKIE, LOGIN, LOGOUT, METRICS, NEXT, Guard, Patience, cookies_of, next_page, set_cookie
 from karat.web.labels import LABEL_ENDPOINTS, label_routes, visit_of
+from karat.web.metrics import metrics_route
 from karat.web.page import front_page, page, problem_page, static_file
 from karat.web.page_worker import MADE_APART, Show
 from karat.web.page_workers import PageWorkers
@@ -68,6 +69,7 @@ def create_app(
             *_api(LABEL_ENDPOINTS, visit),
             *label_routes(visit),
             Route(f"{PREFIX}/openapi.json", _described),
+            Route(METRICS, metrics_route(store)),
             *(Route(path, _showing(store, path, show, workers)) for path, show in PAGES.items()),
             Route(LOGIN, _log_in(access), methods=["GET", "POST"]),
             Route(LOGOUT, _log_out(access), methods=["POST"]),

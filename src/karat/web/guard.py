@@ -23,6 +23,7 @@ LOGIN = "/login"
 LOGOUT = "/logout"
 NEXT = "next"  # the page requested before the log-in
 LABELS = "/labels"
+METRICS = "/metrics"
 _OPEN_PATHS = (LOGIN, "/static/")
 _SMALL, _LARGE = 64 << 10, 128 << 20  # bytes of a body, and of an upload of runs
 _LONGEST_ADDRESS, LARGEST_HEAD = 8 << 10, 16 << 10  # bytes of path and query, and of all headers
@@ -117,7 +118,7 @@ class Guard:
         if int(headers.get("content-length", "0").strip() or 0) > _limit(scope):
             return _problem(413, "the body is too large")
         if not self._may_ask(headers, path):
-            if path.startswith("/api/"):
+            if path.startswith("/api/") or path == METRICS:
                 said = "wrong token" if "authorization" in headers else "not logged in"
                 return _problem(401, said, "Authorization: Bearer TOKEN")
             return RedirectResponse(_log_in_first(scope), 303)
@@ -128,7 +129,8 @@ class Guard:
             return True
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            return self._access.is_token(token.strip())
+            given = token.strip()
+            return self._access.is_token(given) or (path == METRICS and self._access.is_metrics_token(given))
         return VISITOR.get() is not None
 
     def _own_origin(self, headers: Headers) -> bool:
