@@ -46,7 +46,7 @@ _DOC = ("doc_id", "document_id", "doc_uri")
 _TEXT = ("text", "content", "page_content", "context", "body", "snippet")
 _SCORE = ("score", "_score", "similarity", "relevance_score")
 _SOURCED = re.compile(r"deepeval_source=(.*?),deepeval_context=(.*)", re.S)
-_KEPT = ("query_id", "gold", "evidence", "negatives", "no_answer", "as_of", "conversation_id", "k", "tags")
+_KEPT = ("karat", "query_id", "gold", "evidence", "negatives", "no_answer", "as_of", "conversation_id", "k", "tags")
 _NOT_TAGS = {*_KEPT, "query", "answer", "topk"}
 
 Parts = dict[str, Any]  # query_id, query, hits, gold, evidence, answer, system, latency_ms, error, tags …
@@ -87,8 +87,9 @@ class ToolRecords(RecordMap):
         return {**_given(said), "topk": hits or []}
 
     def _gold(self, parts: Parts) -> dict[str, Any]:
-        said = {name: parts.get(name) for name in (*_KEPT, "query", "answer")}
-        entry = _given(said)
+        if isinstance(parts.get("karat"), Mapping):
+            return dict(parts["karat"])  # written by `karat convert`
+        entry = _given({name: parts.get(name) for name in (*_KEPT, "query", "answer")})
         if not {"gold", "evidence", "answer", "no_answer"} & entry.keys():
             entry["gold"] = []
         return entry

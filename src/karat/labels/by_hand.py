@@ -18,7 +18,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "query_id": ("qid", "query-id", "question_id"),
     "chunk_id": ("chunk", "passage_id"),
     "doc_id": ("doc", "docid", "document_id", "corpus-id"),
-    "grade": ("label", "relevance", "rel", "rating"),
+    "grade": ("label", "relevance", "rel", "rating", "score"),
     "annotator": ("annotator_id", "rater", "worker", "user"),
 }
 EXAMPLE = '{"query_id": "q1", "chunk_id": "doc_7#p2", "grade": 2, "annotator": "ann"}'
