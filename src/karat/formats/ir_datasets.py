@@ -13,7 +13,6 @@ from typing import Any, Literal
 import msgspec
 
 from karat.errors import InputError, MissingExtra, shorten
-from karat.formats.base import IR_DATASETS
 
 Wanted = Literal["gold", "run", "corpus"]
 _HAS = {"gold": "qrels", "run": "scoreddocs", "corpus": "docs"}
@@ -59,7 +58,7 @@ def _loaded(label: str) -> Any:
         import ir_datasets
     except ImportError:
         raise MissingExtra(f"reading {label}", "ir_datasets", None) from None
-    name = label.removeprefix(IR_DATASETS)
+    name = label.partition(":")[2]
     try:
         return ir_datasets.load(name)
     except KeyError:

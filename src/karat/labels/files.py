@@ -16,9 +16,7 @@ from karat.files.append_log import LineFile, NotContinued
 from karat.files.atomic_write import check_writable, write_whole
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Source, SourcePlace
-from karat.formats.kinds.trec import QrelsFormat
 from karat.formats.records import RecordDecoder, read_records
-from karat.formats.trec_rows import as_number, as_text, wrong_columns
 
 HIGHEST = 2  # strong 2, partial 1, irrelevant 0
 
@@ -255,14 +253,13 @@ def now() -> str:
 
 def _read_file(path: str, may_be_empty: bool) -> list[tuple[Label, SourcePlace]]:
     """The labels of a file: as Karat writes them, or as people do by hand."""
-    from karat.labels.by_hand import NAMES, is_table
+    from karat.labels.by_hand import NAMES, is_qrels, is_table
 
     try:
         source = Source(path)
         source.refuse_nonsense()
-        if QrelsFormat().recognises(source, "gold"):
-            return _read_qrels(source)
-        return _read_by_hand(source) if is_table(source) else _read_pairs(path, Label)
+        by_hand = is_table(source) or is_qrels(source)
+        return _read_by_hand(source) if by_hand else _read_pairs(path, Label)
     except InputError as error:
         if error.code == "missing-field" and error.field in NAMES and not is_table(source):
             return _read_by_hand(source)
@@ -271,25 +268,6 @@ def _read_file(path: str, may_be_empty: bool) -> list[tuple[Label, SourcePlace]]
         if may_be_empty and error.code == "empty-file":
             return []
         raise
-
-
-def _read_qrels(source: Source) -> list[tuple[Label, SourcePlace]]:
-    """Judgements of a qrels file as labels by the person or group that the file is named after. Grades below 0 mean
-    unjudged, as in a gold set."""
-    name, found = Path(source.label).name.partition(".")[0] or "qrels", []
-    with source.open() as stream:
-        for line, raw in enumerate(stream, 1):
-            parts = raw.split()
-            if not parts:
-                continue
-            if len(parts) != 4:
-                raise wrong_columns(source.label, line, "4: query iteration document grade", len(parts))
-            query, item = (as_text(part, source.label, line) for part in (parts[0], parts[2]))
-            grade = as_number(parts[3], source.label, line, "grade")
-            unjudged = {"grade": None, "reason": "unjudged"} if grade < 0 else {"grade": grade}
-            label = Label(query_id=query, chunk_id=item, annotator=name, **unjudged)  # type: ignore[arg-type]
-            found.append((label, SourcePlace(source.label, line)))
-    return found
 
 
 def _read_by_hand(source: Source) -> list[tuple[Label, SourcePlace]]:
