@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import csv
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from karat.files.decode_errors import DECODE_ERRORS
 from karat.formats.base import ReadOptions, Source
 from karat.formats.dataset import dataset_of
 from karat.formats.field_map import FileKind, RecordMap
-from karat.formats.mapped import MappedRun, container, gold_of_records, mapped_list, plain_records
+from karat.formats.mapped import MappedRun, Numbered, container, gold_of_records, mapped_list, plain_records
 from karat.formats.records import is_json_lines, list_entries, read_document
 
 _LITERAL = 1 << 20  # characters of a Python list in a table cell
@@ -109,10 +109,10 @@ def tool_run(source: Source, tool: str, options: ReadOptions) -> Run:
 
 def tool_gold(source: Source, tool: str, options: ReadOptions) -> Gold:
     fields = ToolRecords("gold", tool)
-    return gold_of_records(entries(source, tool), fields, options, source.label, dataset_of(source))
+    return gold_of_records(_each_test_once(entries(source, tool)), fields, options, source.label, dataset_of(source))
 
 
-def entries(source: Source, tool: str) -> Iterator[tuple[int | None, dict[str, Any]]]:
+def entries(source: Source, tool: str) -> Numbered:
     """The records of a file, with their lines."""
     if container(source) != "document":
         yield from ((line, _nested(record)) for line, record in plain_records(source))
@@ -125,6 +125,17 @@ def entries(source: Source, tool: str) -> Iterator[tuple[int | None, dict[str, A
     if tool == "deepeval" and isinstance(value, dict):
         value = next((value[name] for name in ("testCases", "test_cases") if name in value), value)
     yield from list_entries(value, lines, source.label)
+
+
+def _each_test_once(records: Numbered) -> Numbered:
+    """Results of promptfoo repeat a test for every provider and prompt."""
+    seen: set[bytes | None] = set()
+    for line, record in records:
+        test = record.get("testCase")
+        key = None if test is None else msgspec.json.encode(test)
+        if key is None or key not in seen:
+            yield line, record
+        seen.add(key)
 
 
 def _named_tests(tests: Any, source: Source) -> Any:

@@ -15,7 +15,7 @@ from karat.formats.records import decodable, is_json_lines
 
 # A file without any of these names is none of these.
 _TELLTALE = re.compile(
-    rb"user_input|contexts|ground_truth|retrieval_?context|expected_output|input|vars|__expected|expect|testcases", re.I
+    rb"user_input|contexts|ground_truth|retrieval_?context|input|vars|expect|testcases|tests|results", re.I
 )
 _SHOWN = 20  # records to look at
 _DEEP = 6
@@ -26,7 +26,7 @@ _OF_DEEPEVAL_RUN = {"retrieval_context", "retrievalContext"}
 _OF_DEEPEVAL = {*_OF_DEEPEVAL_RUN, "source_file", "additional_metadata", "expected_tools", "expectedTools"}
 _OF_MLFLOW = {"expectations", "expected_retrieved_context"}
 _ASSERTED = re.compile(rb"^[ \t]*(?:-[ \t]+)?[\"']?(?:vars|tests)[\"']?[ \t]*:", re.M)
-_OF_PROMPTFOO = re.compile(rb"^[ \t]*(?:-[ \t]+)?[\"']?vars[\"']?[ \t]*:", re.M)
+_OF_PROMPTFOO = re.compile(rb"^[ \t]*(?:-[ \t]+)?[\"']?(?:vars|prompts|providers)[\"']?[ \t]*:", re.M)
 
 
 class Said(dict[str, Any]):
