@@ -90,6 +90,16 @@ def test_other_layouts_of_hugging_face_folders(tmp_path: Path, layout: str) -> N
     assert (gold.queries, gold.ids, gold.fields["query"]) == (["1", "2"], ["a", "b", "c"], ["who?", "how"])
 
 
+@pytest.mark.parametrize("name", ["goldens.csv", "goldens.json"])
+def test_goldens_without_retrieved_texts_are_gold(tmp_path: Path, name: str) -> None:
+    golden = {"input": "who?", "retrieval_context": None, "context": ["Anna"], "source_file": None}
+    path = document(tmp_path / name, [golden])
+    if name.endswith(".csv"):
+        path.write_text("input,retrieval_context,context,source_file\nwho?,,Anna|Bert,\n")
+    assert find_kind(Source(path))[:2] == ("gold", "deepeval")
+    assert karat.read_gold(path).fields["evidence"][0][0] == "Anna"
+
+
 def test_other_names_and_shapes_of_the_same(tmp_path: Path) -> None:
     """Old names of ragas, test runs of deepeval, chat messages, tables of experiments, documents of LangChain."""
     old = lines(tmp_path / "old", [{"question": "who?", "contexts": ["x y"], "answer": "n", "ground_truths": ["Anna"]}])

@@ -14,7 +14,7 @@ from karat.data.corpus import Corpus
 from karat.errors import ConfigError, InputError
 from karat.formats.base import IR_DATASETS, Source, SourcePlace
 from karat.formats.field_map import FieldMap
-from karat.formats.kinds.beir import tables_in
+from karat.formats.hf_folder import tables_in
 from karat.formats.layout import NAMES
 from karat.formats.map_guess import suggested_map
 from karat.formats.mapped import container, mapped_records, sample, suggestion

@@ -14,7 +14,7 @@ from karat.data.gold_builder import GoldBuilder
 from karat.errors import InputError
 from karat.formats.base import ReadOptions, Source, SourcePlace
 from karat.formats.dataset import dataset_of
-from karat.formats.kinds.beir import tables_in
+from karat.formats.hf_folder import tables_in
 from karat.formats.mapped import plain_records
 from karat.formats.table_file import Scan
 from karat.formats.tools import first_of

@@ -147,7 +147,7 @@ def plain(name: str, what: str) -> str:
     """An id for a format whose columns are separated by white space."""
     if not name or name.split() != [name]:
         raise InputError(
-            f"a {what} with white space cannot be written in this format",
+            f"white space in {what}s cannot be written in this format",
             code="unwritable-id",
             got=shorten(name, 60),
             hint="choose another format, such as --to run-log or --to parquet",

@@ -255,7 +255,7 @@ def _hits(ids: Any, documents: Any) -> list[dict[str, Any]] | None:
     if not names:
         return None if listed is None else [hit_of(one, at) for at, one in enumerate(listed)]
     if listed and len(listed) != len(names):
-        what = f"{len(names)} ids for {len(listed)} retrieved documents"
+        what = f"the number of ids ({len(names)}) is not that of the retrieved documents ({len(listed)})"
         raise InputError(what, code="contradiction", field="retrieved_context_ids", hint="give one id per document")
     texts = [hit_of(one, at) for at, one in enumerate(listed)] if listed else [{}] * len(names)
     return [{**text, "chunk_id": name} for name, text in zip(names, texts, strict=True)]

@@ -15,7 +15,7 @@ from karat.data.hits import Run
 from karat.errors import InputError, shorten
 from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import dataset_of
-from karat.formats.kinds.beir import is_mteb
+from karat.formats.hf_folder import is_mteb
 from karat.formats.layout import LATENCY, LISTS, NAMES, has_role, is_gold, is_run, plain_title
 
 _OTHER_FILES = (".jsonl", ".csv", ".tsv")  # a folder with such files is a project, not a table

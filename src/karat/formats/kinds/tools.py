@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from itertools import islice
@@ -29,12 +31,6 @@ _ASSERTED = re.compile(rb"^[ \t]*(?:-[ \t]+)?[\"']?(?:vars|tests)[\"']?[ \t]*:",
 _OF_PROMPTFOO = re.compile(rb"^[ \t]*(?:-[ \t]+)?[\"']?(?:vars|prompts|providers)[\"']?[ \t]*:", re.M)
 
 
-class Said(dict[str, Any]):
-    """The fields of the first records of a file, each with its first value that is not null."""
-
-    always: frozenset[str] = frozenset()  # those that are not null in any of these records
-
-
 class ToolFormat(Format):
     """Records of one tool; a subclass recognises them."""
 
@@ -45,7 +41,7 @@ class ToolFormat(Format):
             return source.is_parquet and self.fits(opening(source), kind)
         return self.fits(opening(source), kind)
 
-    def fits(self, said: Said, kind: Kind) -> bool:
+    def fits(self, said: dict[str, Any], kind: Kind) -> bool:
         """Whether records with these fields are of this tool, and a run or a gold set."""
         raise NotImplementedError
 
@@ -66,7 +62,7 @@ class RagasFormat(ToolFormat):
     name = "ragas"
     order = 12
 
-    def fits(self, said: Said, kind: Kind) -> bool:
+    def fits(self, said: dict[str, Any], kind: Kind) -> bool:
         names = said.keys()
         if "user_input" in names:
             own = {"retrieved_contexts", "retrieved_context_ids"} if kind == "run" else _OF_RAGAS_GOLD
@@ -81,11 +77,11 @@ class DeepevalFormat(ToolFormat):
     name = "deepeval"
     order = 13
 
-    def fits(self, said: Said, kind: Kind) -> bool:
+    def fits(self, said: dict[str, Any], kind: Kind) -> bool:
         names = said.keys()
         if "input" not in names or not (_OF_DEEPEVAL & names or isinstance(said.get("context"), list)):
             return False
-        return kind == "gold" or bool(_OF_DEEPEVAL_RUN & said.always)
+        return kind == "gold" or any(said.get(name) is not None for name in _OF_DEEPEVAL_RUN)
 
 
 class MlflowFormat(ToolFormat):
@@ -94,13 +90,13 @@ class MlflowFormat(ToolFormat):
     name = "mlflow"
     order = 14
 
-    def fits(self, said: Said, kind: Kind) -> bool:
+    def fits(self, said: dict[str, Any], kind: Kind) -> bool:
         asked = {"inputs", "request"} & said.keys()
         if not asked or "run_type" in said or not (_OF_MLFLOW & said.keys() or "dataset_record_id" in said):
             return False
         if kind == "gold":
             return any(said.get(name) is not None for name in (*_OF_MLFLOW, "expected_response"))
-        return bool({"outputs", "retrieved_context"} & said.always)
+        return any(said.get(name) is not None for name in ("outputs", "retrieved_context"))
 
 
 class LangsmithFormat(ToolFormat):
@@ -109,7 +105,7 @@ class LangsmithFormat(ToolFormat):
     name = "langsmith"
     order = 15
 
-    def fits(self, said: Said, kind: Kind) -> bool:
+    def fits(self, said: dict[str, Any], kind: Kind) -> bool:
         heads = {re.split(r"[._]", name, maxsplit=1)[0] for name in said}
         if not {"inputs", "outputs"} <= heads or {"run_type", "trace_id", "spans", "expectations"} & said.keys():
             return False
@@ -129,7 +125,7 @@ class PromptfooFormat(ToolFormat):
             return kind == "gold" and _OF_PROMPTFOO.search(source.head) is not None
         return self.fits(opening(source), kind)
 
-    def fits(self, said: Said, kind: Kind) -> bool:
+    def fits(self, said: dict[str, Any], kind: Kind) -> bool:
         results = said.get("results")
         results = results.get("results") if isinstance(results, dict) else results
         listed = results if isinstance(results, list) else said.get("tests")
@@ -140,26 +136,23 @@ class PromptfooFormat(ToolFormat):
         return is_result or isinstance(first.get("vars"), dict) or any(name.startswith("__expected") for name in said)
 
 
-def opening(source: Source) -> Said:
-    """What the head of a file says. Of a table the columns, without values; of a JSON object its own fields."""
+def opening(source: Source) -> dict[str, Any]:
+    """The fields of the first records, as far as the head of a file has them, each with its first value that is not
+    null. Of Parquet the columns, without values; of a JSON document that is an object, its own fields."""
     if "opening" not in vars(source):
-        vars(source)["opening"] = _opening(source)
-    found: Said = vars(source)["opening"]
+        said: dict[str, Any] = {}
+        for record in _records(source):
+            said |= {name: value for name, value in record.items() if said.get(name) is None}
+        vars(source)["opening"] = said
+    found: dict[str, Any] = vars(source)["opening"]
     return found
 
 
-def _opening(source: Source) -> Said:
-    records = _records(source)
-    said = Said()
-    for record in records:
-        said.update({name: value for name, value in record.items() if said.get(name) is None})
-    said.always = frozenset(name for name in said if all(record.get(name) is not None for record in records))
-    return said
-
-
 def _records(source: Source) -> list[dict[str, Any]]:
-    if source.is_parquet or not source.looks_like_json:
+    if source.is_parquet:
         return [dict.fromkeys(table_header(source) or (), "")]
+    if not source.looks_like_json:
+        return _rows(source)
     if is_json_lines(source):
         return [*islice(decodable(source.head.splitlines()), _SHOWN)] or [source.first_object or {}]
     text = source.head.decode("utf-8", "replace")
@@ -168,6 +161,18 @@ def _records(source: Source) -> list[dict[str, Any]]:
         cases = next((value[name] for name in ("testCases", "test_cases") if isinstance(value.get(name), list)), ())
         value = [case for case in cases if isinstance(case, dict)] or [value]
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _rows(source: Source) -> list[dict[str, Any]]:
+    """The first rows of a text table. Empty cells are None."""
+    header = table_header(source) or []
+    text = source.head.decode("utf-8", "replace").lstrip()
+    separator = max("\t,;", key=text.partition("\n")[0].count)
+    try:
+        rows = list(islice(csv.reader(io.StringIO(text), delimiter=separator), 1, _SHOWN))
+    except csv.Error:
+        rows = []
+    return [{name: value or None for name, value in zip(header, row, strict=False)} for row in rows or [header]]
 
 
 _DECODE = json.JSONDecoder().raw_decode
