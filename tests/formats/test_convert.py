@@ -231,6 +231,22 @@ def test_distances_stay_distances(files: Path) -> None:
     assert Path("near.trec").read_text().splitlines()[0] == "q Q0 a 1 -0.1 run"
 
 
+def test_options_of_reading(files: Path, karat_command: Command) -> None:
+    """--map, --system, --split, --target and --from mean the same as elsewhere."""
+    Path("own.jsonl").write_text('{"id": "q", "results": [{"doc": "a"}], "system": "s"}\n')
+    code, out, err = karat_command("convert", "own.jsonl", "-", "--map", "query_id=id,topk=results,chunk_id=doc")
+    assert (code, json.loads(out)["topk"]) == (0, [{"chunk_id": "a"}]), err
+    Path("two.jsonl").write_text(RUN + RUN.replace('"system": "s"', '"system": "t"'))
+    assert karat_command("convert", "two.jsonl", "-", "--system", "t")[1].count('"system":"t"') == 2
+    Path("one.jsonl").write_text('{"query_id": "q", "right": "x", "wrong": "y"}\n')
+    assert '"x"' in karat_command("convert", "one.jsonl", "-", "--from", "gold", "--target", "right")[1]
+    (files / "set" / "qrels").mkdir(parents=True)
+    Path("set/qrels/dev.tsv").write_text("q\ta\t1\n")
+    assert '"a"' in karat_command("convert", "set", "-", "--split", "dev")[1]
+    code, _, _ = karat_command("convert", "own.jsonl", "no.jsonl", "--map", "query_id=id,topk=results,chunk_id=no")
+    assert (code, Path("no.jsonl").exists()) == (2, False)
+
+
 REFUSED = {
     "run.jsonl out.csv": "no-format",
     "gold.jsonl out.trec": "no-format",

@@ -84,8 +84,6 @@ def command(
             columns=fields,
             lossy=lossy,
         )
-    if fields is not None:
-        fields.refuse_unused([input, *([gold] if gold else [])])
     if as_json:
         print_json(made)
         return

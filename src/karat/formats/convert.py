@@ -102,14 +102,22 @@ def convert(
         return read_gold(path, format=format, target=target, split=split, columns=columns)
 
     _refuse_options(name, gold, index)
+
+    def refuse_unused_fields() -> None:
+        if columns is not None:
+            columns.refuse_unused([path for path in (source, gold) if path is not None])
+
     if found == "gold":
-        _write_gold(_Gold(judgements(source, format), made, lossy), output, index, corpus)
+        entries = judgements(source, format)
+        refuse_unused_fields()
+        _write_gold(_Gold(entries, made, lossy), output, index, corpus)
         return made
     if gold is None and name in _SAMPLES and format is None and _is_gold(source):
         gold = source  # a file of samples has both sides
     judged = None if gold is None else judgements(gold)
     texts = None if corpus is None else read_corpus(corpus, columns=columns)
     run = read_run(source, format=format, system=system, columns=columns)
+    refuse_unused_fields()
     try:
         _write_run(_Run(run, made, lossy, texts), output, judged)
     except Ungrouped:  # nothing of it was kept
