@@ -18,6 +18,8 @@ import msgspec
 import pytest
 
 import karat
+from karat.cli.convert import command as convert_command
+from karat.formats.convert import TARGETS
 from karat.formats.read import REGISTRY
 from karat.gates.criteria import CriteriaFile, Gate, parse_gate, read_criteria
 from karat.labels.files import Label, PoolEntry
@@ -35,6 +37,12 @@ def test_the_metrics_page_is_current() -> None:
 def test_every_format_is_on_the_formats_page() -> None:
     page = (ROOT / "docs" / "formats.md").read_text()
     assert all(f"`{name}`" in page for name in REGISTRY.builtin())
+    written = page.partition("| `--to` |")[2].partition("\n\n")[0]
+    assert {name for row in written.splitlines()[2:] for name in re.findall(r"`([a-z-]+)`", row.split("|")[1])} == {
+        *TARGETS
+    }
+    asked = next(option for option in convert_command.params if option.name == "to")
+    assert all(name in str(getattr(asked, "help", "")) for name in TARGETS)
 
 
 @pytest.fixture(scope="module")

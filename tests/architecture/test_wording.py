@@ -24,11 +24,13 @@ RARE = {
         "damaged-result",
         "denied",
         "no-demo-set",
+        "no-such-part",
         "no-runs",
         "not-loaded",
         "old-java",
     ),
     *("old-spark", "old-verdict", "spark-failed", "too-many-runs", "unreachable", "unread-changes", "unusable-history"),
+    *("unavailable-dataset", "unknown-dataset"),
 }
 
 

@@ -118,6 +118,39 @@ SAMPLES = {"samples": [{"id": q, "input": {"question": q}, "expected_output": it
 SCORE_DICT = {q: dict(hits) for q, hits in HITS.items()}
 ID_DICT = {q: [i for i, _ in hits] for q, hits in HITS.items()}
 
+RETRIEVED = [{"query_id": q, "ids": [i for i, _ in hits]} for q, hits in HITS.items()]
+RESPONSE = {
+    "metric_score": 0.5,
+    "details": {q: {"hits": [{"hit": {"_id": i, "_score": s}} for i, s in hits]} for q, hits in HITS.items()},
+    "failures": {},
+}
+REQUESTS = [
+    {"id": q, "request": {}, "ratings": [{"_index": "x", "_id": i, "rating": g} for i, g in items.items()]}
+    for q, items in GRADES.items()
+]
+TESTS = [{"vars": {"query": q}, "metadata": {"gold": items}} for q, items in GRADES.items()]
+RESULTS = [
+    {"vars": {"query": q}, "response": {"output": json.dumps([{"id": i, "score": s} for i, s in hits])}}
+    for q, hits in HITS.items()
+]
+
+
+def mteb(folder: Path) -> Path:
+    """As `push_to_hub` of datasets writes it."""
+    for name in ("queries", "qrels"):
+        (folder / name).mkdir()
+    queries = pl.DataFrame({"_id": list(GRADES), "text": list(GRADES)})
+    queries.write_parquet(folder / "queries" / "queries-00000-of-00001.parquet")
+    rows = {"query-id": GRADE_TABLE["query_id"], "corpus-id": GRADE_TABLE["chunk_id"], "score": GRADE_TABLE["grade"]}
+    for at, part in enumerate(pl.DataFrame(rows).iter_slices(3)):
+        part.write_parquet(folder / "qrels" / f"test-{at:05}-of-00002.parquet")
+    return folder
+
+
+def ragas(**fields: Any) -> str:
+    return json.dumps({"user_input": fields.pop("query_id"), **fields}) + "\n"
+
+
 # name → (format that recognises it, how to make it)
 RUN_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "run log": ("run-log", text_file(lambda: jsonl(RECORDS))),
@@ -138,6 +171,52 @@ RUN_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "csv": ("table", text_file(lambda: table(HIT_TABLE, ","))),
     "tsv": ("table", text_file(lambda: table(HIT_TABLE, "\t"))),
     "parquet": ("parquet", parquet(HIT_TABLE)),
+    "ragas": (
+        "ragas",
+        text_file(lambda: "".join(ragas(query_id=r["query_id"], retrieved_context_ids=r["ids"]) for r in RETRIEVED)),
+    ),
+    "deepeval": (
+        "deepeval",
+        text_file(
+            lambda: json.dumps(
+                [{"input": r["query_id"], "retrieval_context": [{"id": i} for i in r["ids"]]} for r in RETRIEVED]
+            )
+        ),
+    ),
+    "mlflow": (
+        "mlflow",
+        text_file(
+            lambda: jsonl(
+                [
+                    {"inputs": {"question": r["query_id"]}, "expectations": {}, "outputs": {"retrieved_ids": r["ids"]}}
+                    for r in RETRIEVED
+                ]
+            )
+        ),
+    ),
+    "langsmith experiment": (
+        "langsmith",
+        text_file(
+            lambda: jsonl(
+                [
+                    {"inputs": {"q": r["query_id"]}, "reference": {}, "outputs": {"documents": r["ids"]}}
+                    for r in RETRIEVED
+                ]
+            )
+        ),
+    ),
+    "promptfoo results": ("promptfoo", text_file(lambda: json.dumps({"results": {"results": RESULTS}}, indent=2))),
+    "promptfoo results, jsonl": ("promptfoo", text_file(lambda: jsonl(RESULTS))),
+    "rank-eval response": ("rank-eval", text_file(lambda: json.dumps(RESPONSE, indent=2))),
+    "quepid snapshot": (
+        "quepid",
+        text_file(
+            lambda: (
+                "Snapshot Name,Snapshot Time,Case ID,Query Text,Doc ID,Doc Position\n"
+                + "".join(f"new,2026,7,{q},{i},{r}\n" for q, i, _, r in HIT_ROWS)
+            )
+        ),
+    ),
     "folder of parquet": ("table-folder", parquet_folder(HIT_TABLE)),
 }
 GOLD_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
@@ -175,6 +254,66 @@ GOLD_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "json dict, indented": ("dict", text_file(lambda: json.dumps(GRADES, indent=2))),
     "qrels": ("trec-qrels", text_file(lambda: "".join(f"{q} 0 {i} {g}\n" for q, i, g in GRADE_ROWS))),
     "beir": ("beir", beir),
+    "mteb": ("mteb", mteb),
+    "mlflow": (
+        "mlflow",
+        text_file(
+            lambda: json.dumps([{"inputs": {"q": q}, "expectations": {"gold": items}} for q, items in GRADES.items()])
+        ),
+    ),
+    "langsmith": (
+        "langsmith",
+        text_file(
+            lambda: jsonl([{"id": q, "inputs": {"q": "?"}, "outputs": {"gold": items}} for q, items in GRADES.items()])
+        ),
+    ),
+    "promptfoo, json": ("promptfoo", text_file(lambda: json.dumps(TESTS))),
+    "promptfoo, yaml": (
+        "promptfoo",
+        text_file(
+            lambda: (
+                "tests:\n"
+                + "".join(f"- vars: {json.dumps(t['vars'])}\n  metadata: {json.dumps(t['metadata'])}\n" for t in TESTS)
+            )
+        ),
+    ),
+    "rank-eval request": ("rank-eval", text_file(lambda: json.dumps({"requests": REQUESTS}))),
+    "quepid": (
+        "quepid",
+        text_file(lambda: "query,docid,rating\n" + "".join(f"{q},{i},{g}\n" for q, i, g in GRADE_ROWS)),
+    ),
+    "quepid, json": (
+        "quepid",
+        text_file(
+            lambda: json.dumps(
+                {
+                    "case_name": "c",
+                    "queries": [
+                        {"query_text": q, "ratings": [{"doc_id": i, "rating": g} for i, g in items.items()]}
+                        for q, items in GRADES.items()
+                    ],
+                },
+                indent=1,
+            )
+        ),
+    ),
+    "quepid for RRE": (
+        "quepid",
+        text_file(
+            lambda: json.dumps(
+                {
+                    "index": "x",
+                    "queries": [
+                        {
+                            "placeholders": {"$query": q},
+                            "relevant_documents": {i: {"gain": g} for i, g in items.items()},
+                        }
+                        for q, items in GRADES.items()
+                    ],
+                }
+            )
+        ),
+    ),
     "csv": ("table", text_file(lambda: table(GRADE_TABLE, ","))),
     "tsv": ("table", text_file(lambda: table(GRADE_TABLE, "\t"))),
     "parquet": ("table", parquet(GRADE_TABLE)),

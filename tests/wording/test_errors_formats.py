@@ -17,6 +17,7 @@ import pytest
 import karat
 from golden import check
 from karat.files.safe_parquet import _WORKERS
+from karat.formats.convert import convert
 from karat.formats.corpus import Chunker, read_corpus
 from karat.results.evaluate import evaluate_all
 from wording import file, refusals
@@ -353,6 +354,42 @@ OTHER_FORMATS: dict[str, Case] = {
 }
 
 
+def converted(content: str, output: str = "out.jsonl", **options: Any) -> Case:
+    return lambda: convert(file("in.jsonl", content), output, **options)
+
+
+RAGAS = {"user_input": "who?", "retrieved_contexts": ["a b"], "reference_contexts": ["a b"]}
+RICH = '{"query_id": "q1", "query": "who?", "gold": {"a": 2}, "tags": {"lang": "en"}, "answer": "Anna"}\n'
+OTHER_TOOLS: dict[str, Case] = {
+    "ragas: a conversation": gold(json.dumps({**RAGAS, "user_input": [{"content": "a"}]}) + "\n"),
+    "ragas: ids and contexts of other lengths": run(json.dumps({**RAGAS, "retrieved_context_ids": ["a", "b"]}) + "\n"),
+    "deepeval: nothing retrieved": run(
+        '{"input": "a", "retrieval_context": ["x"]}\n{"input": "b", "context": ["x"]}\n'
+    ),
+    "langsmith: no question": gold('{"inputs": {"a": 1}, "outputs": {"answer": "x"}}\n'),
+    "promptfoo: tests elsewhere": gold("prompts: [x]\ntests: file://tests.csv\n", "promptfooconfig.yaml"),
+    "promptfoo: an output without documents": run('{"vars": {"query": "a"}, "response": {"output": "text"}}\n'),
+    "quepid: not a rating": gold("query,docid,rating\nq,a,good\n", "case.csv"),
+    "rank-eval: not a rating": gold('{"requests": [{"id": "q", "ratings": [{"rating": 1}]}]}\n', "body.json"),
+    "ir_datasets: not installed": lambda: karat.read_gold("ir_datasets:beir/scifact/test"),
+    "convert: something would be lost": converted(RICH, "out.qrels"),
+    "convert: ranks and scores disagree": converted(
+        '{"query_id":"q1","topk":[{"chunk_id":"a","rank":1,"score":1},{"chunk_id":"b","rank":2,"score":2}]}\n',
+        "out.trec",
+    ),
+    "convert: a name with a space": converted('{"query_id":"q1","system":"my run","topk":["a"]}\n', "out.trec"),
+    "convert: an id with a space": converted('{"query_id":"q1","topk":["a b"]}\n', "out.trec"),
+    "convert: which format?": converted(LINE, "out.csv"),
+    "convert: an unknown format": converted(LINE, to="trec"),
+    "convert: no texts for deepeval": converted(LINE, "out.json", to="deepeval", lossy=True),
+    "convert: several systems": converted(TWO, to="ragas", lossy=True),
+    "convert: no index": converted(ENTRY, "out.json", to="rank-eval"),
+    "convert: a gold set for a run log": converted(LINE, gold="gold.jsonl"),
+    "convert: a folder that is not empty": converted(ENTRY, ".", to="beir"),
+    "convert: a folder to standard output": converted(ENTRY, "-", to="beir"),
+}
+
+
 def test_errors_of_formats(tmp_path: Path) -> None:
     groups = {
         "Files": FILES,
@@ -360,5 +397,6 @@ def test_errors_of_formats(tmp_path: Path) -> None:
         "Run logs": RUN_LOGS,
         "Gold files": GOLD_FILES,
         "Other formats": OTHER_FORMATS,
+        "Other tools, and conversion": OTHER_TOOLS,
     }
     check("wording/errors_formats.txt", refusals(groups, tmp_path))

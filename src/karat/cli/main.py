@@ -27,7 +27,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Make runs": {"run": "run_command", "baseline": "baseline", "stress": "stress"},
     "Make gold": {"labels": "labels", "synthesize": "synthesize"},
     "Save and show": {"history": "history", "send": "send", "serve": "serve", "mcp": "mcp"},
-    "Check and set up": {"check": "check", "metrics": "metrics", "init": "init"},
+    "Check and set up": {"check": "check", "convert": "convert", "metrics": "metrics", "init": "init"},
 }
 # Sub-commands of a command that also works by itself: `karat eval RUN` and `karat eval sweep RUN`.
 BELOW: dict[str, dict[str, str]] = {

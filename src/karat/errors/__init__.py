@@ -182,4 +182,4 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     near = get_close_matches(name.lower(), names, n=3, cutoff=0.6)
     if near:
         return "did you mean " + " or ".join(near) + "?"
-    return "known: " + ", ".join(names) if 0 < len(names) <= 15 else None
+    return "known: " + ", ".join(names) if 0 < len(names) <= 25 else None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from karat.errors import ConfigError
 
@@ -37,6 +40,13 @@ def refuse_overwriting(path: str | Path, inputs: Iterable[str | None]) -> None:
 
 def write_whole(path: str | Path, content: bytes, *, mode: int | None = None) -> None:
     """Write to a temporary file next to the target, then rename it. `mode`: file permissions."""
+    with whole_file(path, mode=mode) as stream:
+        stream.write(content)
+
+
+@contextmanager
+def whole_file(path: str | Path, *, mode: int | None = None) -> Iterator[IO[bytes]]:
+    """The same for content that is written piece by piece; after an error the target is as it was."""
     target = Path(path)
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -44,12 +54,37 @@ def write_whole(path: str | Path, content: bytes, *, mode: int | None = None) ->
         raise cannot_write(target, error) from error
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
+            yield stream
         os.chmod(name, 0o666 & ~umask() if mode is None else mode)
         os.replace(name, target)
-    except OSError as error:
+    except BaseException as error:
         Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise cannot_write(target, error) from error
+        raise
+
+
+@contextmanager
+def whole_folder(path: str | Path) -> Iterator[Path]:
+    """A folder that is filled elsewhere and then renamed. The target must not exist, or be empty."""
+    target = Path(path)
+    if target.is_file() or (target.is_dir() and any(target.iterdir())):
+        what = "this folder is not empty" if target.is_dir() else "this is a file"
+        hint = "choose another folder, or remove it first"
+        raise ConfigError(what, code="folder-not-empty", file=str(path), hint=hint)
+    try:
+        made = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    except OSError as error:
         raise cannot_write(target, error) from error
+    try:
+        yield made
+        os.chmod(made, 0o777 & ~umask())
+        os.replace(made, target)
+    except BaseException as error:
+        shutil.rmtree(made, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise cannot_write(target, error) from error
+        raise
 
 
 def umask() -> int:

@@ -27,6 +27,7 @@ Lists = Literal["topk", "raw", "topk_original"]
 
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 1 << 16
+IR_DATASETS = "ir_datasets:"  # and the name of a dataset of that package, instead of a path
 _STANDARD_INPUT = Path("/dev/stdin")
 KEPT = 32 << 20  # bytes of hits kept until it is clear whether queries come back
 
@@ -117,6 +118,10 @@ class Source:
         self.is_run = is_run
         self.document: tuple[Any, int] | None = None  # value and size, if recognition parsed the whole file
         self.wants_lines = False  # whether to find the lines of entries in a JSON document: only after an error
+        if self.label.startswith(IR_DATASETS):
+            from karat.formats.ir_datasets import fetched
+
+            self.path = fetched(self.label, "run" if is_run else "gold")
         try:
             there = self.path.exists()
             if not there and self.label == "-":

@@ -12,8 +12,9 @@ import msgspec
 
 from karat.data.corpus import Corpus
 from karat.errors import ConfigError, InputError
-from karat.formats.base import Source, SourcePlace
+from karat.formats.base import IR_DATASETS, Source, SourcePlace
 from karat.formats.field_map import FieldMap
+from karat.formats.hf_folder import tables_in
 from karat.formats.layout import NAMES
 from karat.formats.map_guess import suggested_map
 from karat.formats.mapped import container, mapped_records, sample, suggestion
@@ -81,7 +82,8 @@ class CorpusEntry(msgspec.Struct, kw_only=True, gc=False):
 
 def is_text_folder(path: str | PathLike[str]) -> bool:
     """Whether a corpus is a folder of texts that must be cut."""
-    return Path(path).is_dir() and not (Path(path) / _BEIR).is_file()
+    folder = Path(path)
+    return folder.is_dir() and not (folder / _BEIR).is_file() and not tables_in(folder, "corpus")
 
 
 def is_corpus(source: Source, columns: Any = None) -> bool:
@@ -104,12 +106,17 @@ def is_corpus(source: Source, columns: Any = None) -> bool:
 
 def read_corpus(path: str | PathLike[str], chunker: Chunker | None = None, *, columns: Any = None) -> Corpus:
     """Read JSONL, JSON, YAML, CSV, TSV or Parquet (`id` or `chunk_id` or `_id`, `title`, `text`, …), a BEIR folder with
-    corpus.jsonl, or a folder of text or Markdown files, which `chunker` cuts into chunks. `Corpora` cuts a folder as
-    a run log says. `columns`: a field map, as in `read_run`."""
+    corpus.jsonl, a Hugging Face folder with a corpus, a dataset by name (`ir_datasets:NAME`), or a folder of text or
+    Markdown files, which `chunker` cuts into chunks. `Corpora` cuts a folder as a run log says. `columns`: a field map,
+    as in `read_run`."""
+    if str(path).startswith(IR_DATASETS):
+        from karat.formats.ir_datasets import fetched
+
+        path = fetched(str(path), "corpus")
     source = Source(Path(path))
     if is_text_folder(path):
         return _read_text_folder(source.path, source.label, chunker or Chunker())
-    if source.is_folder:
+    if source.is_folder and (source.path / _BEIR).is_file():
         source = Source(source.path / _BEIR)
     if chunker is not None:
         what, hint = "this corpus is already in chunks", "only a folder of text files can be cut"
@@ -129,6 +136,12 @@ def read_corpus(path: str | PathLike[str], chunker: Chunker | None = None, *, co
 def _entries(
     source: Source, decoder: RecordDecoder[CorpusEntry], fields: FieldMap | None
 ) -> Iterator[tuple[CorpusEntry, SourcePlace]]:
+    if source.is_folder:
+        from karat.formats.mteb import corpus_rows
+
+        for record, place in corpus_rows(source.path):
+            yield decode_record(decoder, record, place.file, place.line), place
+        return
     if fields is None and container(source) != "table":
         yield from read_records(source, decoder)
         return

@@ -189,6 +189,10 @@ class RecordMap:
         self._fill_lists(made, record)
         return made
 
+    def record_at(self, record: Mapping[str, Any], label: str, line: int | None) -> dict[str, Any]:
+        """The same, for a record at a known place."""
+        return self.record(record)
+
     def _fill_lists(self, made: dict[str, Any], record: Mapping[str, Any]) -> None:
         own = LISTS[self.kind]
         for name in own:

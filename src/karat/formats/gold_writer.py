@@ -21,10 +21,11 @@ def gold_lines(
     said.pop("hash", None)  # it is the hash of another file
     yield msgspec.json.encode({"dataset": said, **header}) + b"\n"
     for at in range(len(gold.queries)):
-        yield msgspec.json.encode(_entry(gold, at, notes or {})) + b"\n"
+        yield msgspec.json.encode(gold_entry(gold, at, notes or {})) + b"\n"
 
 
-def _entry(gold: Gold, at: int, notes: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+def gold_entry(gold: Gold, at: int, notes: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """One query as an entry of a gold file."""
     first, end = gold.offsets[at : at + 2].tolist()
     columns = {name: values[at] for name, values in gold.fields.items() if values[at] is not None}
     tags = {name: values[at] for name, values in gold.tags.items() if values[at] is not None}

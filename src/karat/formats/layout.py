@@ -30,7 +30,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "query_id": ("query_id", "qid", "query-id", "q_id", "topic", "topic_id", "query"),
     "chunk_id": ("chunk_id", "item_id", "corpus-id", "corpus_id", "docno", "docid", "id", "passage_id"),
     "doc_id": ("doc_id", "document_id", "doc"),
-    "grade": ("grade", "relevance", "rel", "label", "gain", "score"),
+    "grade": ("grade", "relevance", "rel", "label", "rating", "gain", "score"),
     "score": ("score", "sim", "similarity", "_score", "relevance_score", "rerank_score", "distance", "dist"),
     "rank": ("rank", "position"),
     "system": ("system", "run", "tag", "run_id"),

@@ -253,14 +253,14 @@ class MappedRun(RunLog):
             assert isinstance(batch.records, list)  # without named lists, no lines are read as columns
             pairs = zip(batch.records, batch.lines, strict=True)
             records = [
-                decode_record(decoder, self._fields.record(plain.extras(record)), self.label, line)
+                decode_record(decoder, self._fields.record_at(plain.extras(record), self.label, line), self.label, line)
                 for record, line in pairs
             ]
             yield SystemRecords(self.label, records, batch.lines, decoder.extra_names, places=batch.places)
 
     def _parts_at(self, places: Ints, columns: frozenset[str]) -> Iterator[SystemRecords]:
         lines = (msgspec.json.decode(line) for line in self._records.lines_at(places))
-        entries = ((None, self._fields.record(record)) for record in lines)
+        entries = ((None, self._fields.record_at(record, self.label, None)) for record in lines)
         return self._decoded(entries, RecordDecoder(RunRecord), places)
 
     def opening(self) -> dict[str, Any]:
@@ -290,7 +290,7 @@ def gold_of_records(
     label: str,
     dataset: Dataset,
 ) -> Gold:
-    made = [(line, fields.record(record)) for line, record in records]
+    made = [(line, fields.record_at(record, label, line)) for line, record in records]
     if not any(name in record for _, record in made for name in _SAYS) and options.target is None:
         frame = _rows(made, RecordMap("gold", {}), label)
         if {"chunk_id", "doc_id", "id"} & set(frame.columns):

@@ -1,4 +1,4 @@
-"""Labels that people wrote by hand: CSV or TSV, other names for the fields, no annotator."""
+"""Labels that people wrote by hand (CSV or TSV, other names for the fields, no annotator), and qrels as labels."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from typing import Any
 import msgspec
 
 from karat.formats.base import Source, SourcePlace
+from karat.formats.kinds.trec import QrelsFormat
 from karat.formats.records import RecordDecoder, read_records
 from karat.formats.table_file import rows_of
+from karat.formats.trec_rows import as_number, as_text, wrong_columns
 
 # Field of a label → other names that are accepted for it, where the field itself is missing.
 NAMES: dict[str, tuple[str, ...]] = {
     "query_id": ("qid", "query-id", "question_id"),
     "chunk_id": ("chunk", "passage_id"),
     "doc_id": ("doc", "docid", "document_id", "corpus-id"),
-    "grade": ("label", "relevance", "rel", "rating"),
+    "grade": ("label", "relevance", "rel", "rating", "score"),
     "annotator": ("annotator_id", "rater", "worker", "user"),
 }
 EXAMPLE = '{"query_id": "q1", "chunk_id": "doc_7#p2", "grade": 2, "annotator": "ann"}'
@@ -38,9 +40,13 @@ def is_table(source: Source) -> bool:
     return not header.startswith(("{", "[")) and any(mark in header for mark in ",;\t")
 
 
+def is_qrels(source: Source) -> bool:
+    return QrelsFormat().recognises(source, "gold")
+
+
 def read_by_hand(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:
     """Labels with the names that `Label` has, and their places."""
-    return _rows(source) if is_table(source) else _records(source)
+    return _judged(source) if is_qrels(source) else _rows(source) if is_table(source) else _records(source)
 
 
 def hint_for(source: Source) -> str:
@@ -49,6 +55,21 @@ def hint_for(source: Source) -> str:
         if is_table(source)
         else f"a label is a line such as {EXAMPLE}, or with doc_id for a whole document"
     )
+
+
+def _judged(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:
+    """The lines of a qrels file as labels. A grade below 0 means unjudged, as in a gold set."""
+    with source.open() as stream:
+        for line, raw in enumerate(stream, 1):
+            parts = raw.split()
+            if not parts:
+                continue
+            if len(parts) != 4:
+                raise wrong_columns(source.label, line, "4: query iteration document grade", len(parts))
+            query, item = (as_text(part, source.label, line) for part in (parts[0], parts[2]))
+            grade = as_number(parts[3], source.label, line, "grade")
+            judged = {"grade": None, "reason": "unjudged"} if grade < 0 else {"grade": grade}
+            yield _renamed({"query_id": query, "chunk_id": item, **judged}, source), SourcePlace(source.label, line)
 
 
 def _rows(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:

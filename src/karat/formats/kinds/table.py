@@ -15,6 +15,7 @@ from karat.data.hits import Run
 from karat.errors import InputError, shorten
 from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import dataset_of
+from karat.formats.hf_folder import is_mteb
 from karat.formats.layout import LATENCY, LISTS, NAMES, has_role, is_gold, is_run, plain_title
 
 _OTHER_FILES = (".jsonl", ".csv", ".tsv")  # a folder with such files is a project, not a table
@@ -29,7 +30,7 @@ class TableFormat(Format):
     order = 70
 
     def recognises(self, source: Source, kind: Kind) -> bool:
-        header = _header(source)
+        header = table_header(source)
         if header is None:
             return True  # the reader reports what is wrong
         other = is_gold(header) if kind == "run" else is_run(header)
@@ -74,7 +75,9 @@ class TableFolder(Format):
     order = 75
 
     def recognises(self, source: Source, kind: Kind) -> bool:
-        return source.is_folder and (_is_delta(source.path) or bool(_files(source.path)))
+        if not source.is_folder or is_mteb(source.path):
+            return False
+        return _is_delta(source.path) or bool(_files(source.path))
 
     def read_run(self, source: Source, options: ReadOptions) -> Run:
         from karat.formats.parquet import ParquetRun
@@ -146,7 +149,7 @@ def _constants(path: Path) -> dict[str, str]:
     return {name: unquote(value) for name, equals, value in pairs if equals and name}
 
 
-def _header(source: Source) -> list[str] | None:
+def table_header(source: Source) -> list[str] | None:
     """The column names; None for a Parquet file that does not have them."""
     if not source.is_parquet:
         return [plain_title(c) for c in re.split(r"[,\t;]", source.first_line.decode("utf-8", "replace"))]
@@ -161,7 +164,7 @@ def _header(source: Source) -> list[str] | None:
 def is_bare_pairs(source: Source) -> bool:
     """Whether a table has nothing that orders hits: only queries and items, which is how people write gold.
     With a latency or a system name it is still a run."""
-    header = _header(source) if not source.is_folder else None
+    header = table_header(source) if not source.is_folder else None
     if header is None or LISTS in header or LATENCY in header or {"system", "run", "run_id"} & set(header):
         return False
     return not has_role("score", header) and not has_role("rank", header)
@@ -170,12 +173,12 @@ def is_bare_pairs(source: Source) -> bool:
 def is_bare_run(source: Source) -> bool:
     """Whether a table of bare pairs could also be a run: nothing in it marks it as gold."""
     said = {"no_answer", "evidence", "answer", "quote", *NAMES["grade"]}
-    return is_bare_pairs(source) and not said & set(_header(source) or ())
+    return is_bare_pairs(source) and not said & set(table_header(source) or ())
 
 
 def columns_hint(source: Source, *kinds: Kind) -> str | None:
     """What a text that looks like a table lacks."""
-    header = _header(source) or []
+    header = table_header(source) or []
     if len(header) < 2 or source.looks_like_json or not all(re.fullmatch(r"[\w .-]{1,40}", c) for c in header):
         return None
     last = {"run": "rank or score for a run", "gold": "grade for a gold set"}
@@ -185,4 +188,4 @@ def columns_hint(source: Source, *kinds: Kind) -> str | None:
 
 def columns_of(source: Source) -> str | None:
     """The columns of a Parquet file, whose first line is not text."""
-    return ", ".join(_header(source) or ["Parquet"]) if source.is_parquet else None
+    return ", ".join(table_header(source) or ["Parquet"]) if source.is_parquet else None
