@@ -229,7 +229,10 @@ metric_option: Final = click.option(
 )
 
 gold_option: Final = click.option(
-    "--gold", "-g", required=True, help="Gold set: a file in any format, a BEIR folder, or run:FILE (the first hits of a run)."
+    "--gold",
+    "-g",
+    required=True,
+    help="Gold set: a file in any format, a BEIR folder, or run:FILE (the first hits of a run).",
 )
 run_and_gold: Final = all_of(click.argument("run"), gold_option)
 

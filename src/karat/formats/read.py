@@ -87,8 +87,8 @@ def read_gold(
 ) -> Gold:
     """Read a gold set from a file (any format, recognised from its content), a dict, entries, or a frame.
 
-    `gold` may also be a run (from `read_run`, or the text `run:FILE`): its first `depth` hits (default: 10) of each query
-    are relevant. `columns`: a field map, as in `read_run`. `rules`: how the hits of such a run are ordered.
+    `gold` may also be a run (from `read_run`, or the text `run:FILE`): its first `depth` hits (default: 10) of each
+    query are relevant. `columns`: a field map, as in `read_run`. `rules`: how the hits of such a run are ordered.
     """
     options = ReadOptions(target=target, split=split)
     if isinstance(gold, Gold):

@@ -38,7 +38,7 @@ from karat.scoring.metrics.grammar import parse_metric, parse_metrics
 from karat.scoring.options import Options
 from karat.scoring.peers import metrics_like, options_like
 from karat.scoring.sources import may_say_source
-from karat.scoring.top_lists import in_order, reference_lists
+from karat.scoring.top_lists import TOP, in_order, reference_lists
 from karat.scoring.views import BM25, ORIGINAL, RAW, Need, route_lists
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ def evaluate_all(
 
 def _hashes_need(setup: Setup) -> Need:
     """Hash lists, since a result may be saved later, but not for very many queries, where it costs too much."""
-    return Need(hashes=len(setup.gold.queries) <= KEEP_LISTS)
+    few = len(setup.gold.queries) <= KEEP_LISTS
+    return Need(hashes=few, tops=TOP if few else 0)
 
 
 def _evaluation(
@@ -202,11 +203,11 @@ def _with_reference(
         run = named_run(source, columns=asked.columns)
         run = run if normal is None else NormalizedRun(run, normal)
         kept = in_order(run, lambda whole: reference_lists(whole, gold, rules, depth))
-        if (kept.count < 0).all():
+        if (kept.length < 0).all():
             example = f"the gold set has {shorten(gold.queries[0], 40)!r}"
             raise NoOverlap(f"the reference run {run.label} has none of the gold set's queries", hint=example)
         about["reference"] = run.label
-    lost = np.flatnonzero(kept.count < 0)
+    lost = np.flatnonzero(kept.length < 0)
     audit = Audit.merged(gold.audit)
     audit.count("no_reference", len(lost), (gold.queries[i] for i in lost[:3]))
     return replace(gold, reference=kept, audit=audit), about

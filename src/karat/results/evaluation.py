@@ -208,6 +208,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
             open_levels=frozenset(levels),
             returned=plan.returned,
             hashes=plan.hashes,
+            tops=plan.tops,
             near_every=max(1, len(self.gold.queries) // LOOKED),
         )
 

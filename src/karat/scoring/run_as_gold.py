@@ -35,16 +35,15 @@ def run_as_gold(run: Run, depth: int | None = None, rules: CountingOptions | Non
 
 
 def gold_of_queries(run: Run) -> Gold:
-    """A gold set with the queries of a run, and without labels."""
-    return in_order(run, _queries_only)
-
-
-def _queries_only(run: Run) -> Gold:
-    queries, texts = list[str](), list[Any]()
-    for hits in one_system(run, _READ):
-        queries += hits.queries
-        texts += hits.fields.get("query") or [None] * len(hits.queries)
-    return _without_items(queries, texts, run.label, made_of="queries")
+    """A gold set with the queries of a run (of all its systems), and without labels."""
+    texts: dict[str, Any] = {}
+    for hits in run.slices(_READ, Audit()):
+        said = hits.fields.get("query") or [None] * len(hits.queries)
+        for query, text in zip(hits.queries, said, strict=True):
+            texts[query] = texts.get(query) or text
+    if not texts:
+        raise InputError("the run has no queries", code="no-queries", file=run.label, hint="it needs at least one line")
+    return _without_items(list(texts), list(texts.values()), run.label, made_of="queries")
 
 
 def _without_items(queries: list[str], texts: list[Any], label: str, **more: Any) -> Gold:
@@ -90,6 +89,7 @@ class _GoldOfRun:
         return replace(
             bare,
             offsets=_bounds(self._counts),
+            k=np.full(len(self._queries), self._depth),
             items=items,
             grades=np.ones(size),
             kinds=np.full(size, BARE, np.int8),
@@ -115,7 +115,7 @@ class _GoldOfRun:
         failed = np.fromiter(map(bool, errors), np.bool_, judged.n)
         self._count(hits.queries, judged, failed)
         length = np.where(failed, 0, judged.depth)
-        query, rows = judged.top(INFINITE)
+        query, rows = judged.top(int(INFINITE))
         place = np.arange(len(query)) - np.searchsorted(query, query)
         tied = tied_hits(judged, query, rows)
         kept = (place < self._depth) & ~failed[query]
@@ -132,7 +132,7 @@ class _GoldOfRun:
         self._equal += take_list(judged.hits.ids, rows[equal])
         self._places.append(self._filled_by_equals(judged, more, tied))
         lists = top_lists(judged, max(self._depth, TOP))
-        self._lists.append(lists._replace(count=np.where(failed, -1, lists.count)))
+        self._lists.append(lists._replace(length=np.where(failed, -1, lists.length)))
         named = np.flatnonzero(more)
         self._audit.count("gold_run_ties", len(named), (hits.queries[i] for i in named[:3]))
         ends = np.searchsorted(query, np.arange(judged.n)) + self._depth - 1

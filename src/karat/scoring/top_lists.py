@@ -34,12 +34,12 @@ def top_lists(judged: Judged, depth: int) -> Rankings:
     query, rows = judged.top(depth)
     found = no_lists(judged.n, depth)
     if not len(rows):
-        return found._replace(count=np.minimum(judged.depth, depth))
+        return found._replace(length=np.minimum(judged.depth, depth))
     place = np.arange(len(query)) - np.searchsorted(query, query)
     found.ids[query, place] = _short(_hashed(hits, rows))
     same = tied_hits(judged, query, rows)
     found.tied[query[same], place[same]] = True
-    return found._replace(count=np.minimum(judged.depth, depth))
+    return found._replace(length=np.minimum(judged.depth, depth))
 
 
 def tied_hits(judged: Judged, query: Ints, rows: Ints) -> Bools:
@@ -97,7 +97,9 @@ def one_system(run: Run, columns: frozenset[str] = frozenset()) -> Iterator[Hits
         if hits.system != system:
             names = f"{shorten(system, 40)!r} and {shorten(hits.system, 40)!r}"
             hint = f"name one of them: {run.label}#{system}"
-            raise ConfigError(f"the run has several systems: {names}", code="several-systems", file=run.label, hint=hint)
+            raise ConfigError(
+                f"the run has several systems: {names}", code="several-systems", file=run.label, hint=hint
+            )
         if not seen.isdisjoint(hits.queries):
             raise Ungrouped
         seen.update(hits.queries)
@@ -110,7 +112,7 @@ def saved_columns(lists: Rankings, rows: Ints) -> dict[str, Hashes]:
     ids = np.pad(lists.ids[rows], ((0, 0), (0, width % 2))).astype(np.uint64)
     pairs = ids[:, ::2] << _HALF | ids[:, 1::2]
     ties = (lists.tied[rows].astype(np.uint64) << np.arange(width, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)
-    counts = (lists.count[rows] + 1).astype(np.uint64) << _HALF | ties
+    counts = (lists.length[rows] + 1).astype(np.uint64) << _HALF | ties
     return {f"top {2 * at + 1}": pairs[:, at] for at in range(pairs.shape[1])} | {f"top {_COUNT}": counts}
 
 

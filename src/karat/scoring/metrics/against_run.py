@@ -30,9 +30,9 @@ class AgainstRun(Metric, frozen=True, kw_only=True):
         if reference is None:
             return np.full(judged.n, np.nan)
         limit = self.limit(judged)
-        theirs, deepest = reference.rows(judged.queries).cut(limit), int(limit.max(initial=1))
+        theirs, deepest = reference.rows_at(judged.queries).cut(limit), int(limit.max(initial=1))
         own = no_lists(judged.n, 1) if judged.hits is None else top_lists(judged, deepest).cut(limit)
-        return np.where(theirs.count >= 0, self.overlap(theirs, own), np.nan)
+        return np.where(theirs.length >= 0, self.overlap(theirs, own), np.nan)
 
     def overlap(self, first: Rankings, other: Rankings) -> Floats:
         """Overlap of the rankings in each row, NaN where both are empty."""
@@ -40,13 +40,14 @@ class AgainstRun(Metric, frozen=True, kw_only=True):
 
 
 class RankBiasedOverlap(AgainstRun, frozen=True, kw_only=True):
-    """Rank-biased overlap (RBO) of the top k hits with those of a reference run: 1 for the same list, 0 for no shared hit.
+    """Rank-biased overlap (RBO) of the top k hits with those of a reference run: 1 for the same list, 0 for no shared
+    hit.
 
-    The overlap of the first d hits, averaged over every depth d with weight (1 − p) p^(d − 1), so high ranks count most.
-    Extrapolated beyond k, and for lists of different length (Webber, Moffat and Zobel 2010, eq. 32). Hits of equal score
-    are tied: `ties=b` corrects for ties, so that equal lists score 1; `ties=a` is the mean over all orders, `ties=w` puts
-    tied hits at the same rank (Corsi and Urbano 2024). 0 for a query without hits; undefined if the reference lacks
-    the query, or both have no hits.
+    The overlap of the first d hits, averaged over every depth d with weight (1 − p) p^(d − 1), so high ranks count
+    most. Extrapolated beyond k, and for lists of different length (Webber, Moffat and Zobel 2010, eq. 32). Hits of
+    equal score are tied: `ties=b` corrects for ties, so that equal lists score 1; `ties=a` is the mean over all orders;
+    `ties=w` puts tied hits at the same rank (Corsi and Urbano 2024). 0 for a query without hits; undefined if the
+    reference lacks the query, or both have no hits.
 
     >>> import karat
     >>> old, new = {"q": ["a", "b", "c", "d"]}, {"q": ["b", "a", "c", "x"]}
