@@ -23,15 +23,20 @@ from karat.scoring.options import Options, named_sampling
 from karat.statistics.sampling import Sampling
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karat.options.keywords import EvaluateKeywords
     from karat.report.blocks import Report
     from karat.results.analyses.base import Consumer
+    from karat.results.result import Result
+    from karat.scoring.metrics.base import Metric
 
 
 @click.command(
     "compare", cls=KaratCommand, short_help="Compare runs: which is better, by how much, how certain, and where."
 )
 @click.argument("runs", nargs=-1, required=True)
-@click.option("--gold", "-g", help="Gold set; not needed if all RUNS are saved results.")
+@click.option("--gold", "-g", help="Gold set; without it, lists and times of runs are compared.")
 @metric_option
 @options_of(Options, "segments")
 @click.option("--changes", type=Count(0), default=5, show_default=True, help="Number of changed queries to show.")
@@ -65,16 +70,18 @@ def command(
     karat compare old.jsonl new.jsonl --gold gold.jsonl
     karat compare old.jsonl new.jsonl --gold gold.jsonl --segment language
     karat compare old.jsonl new.jsonl --gold gold.jsonl --labels judge.jsonl --bounds
+    karat compare old.jsonl new.jsonl   (without labels: do they return the same lists?)
     karat compare before.json after.json
     karat compare main history:latest
     karat compare --live old.yaml new.yaml --queries gold.jsonl
     """
-    from karat.cli.scoring import check_outputs, results_of, show
+    from karat.cli.scoring import check_outputs, show
     from karat.errors import ConfigError
     from karat.history.location import named
     from karat.report.comparison import comparison_report
     from karat.report.sections.audit import with_audits
     from karat.results.comparison.compare import compare_need, compare_results
+    from karat.results.comparison.overlap import split_overlap
     from karat.results.queries.changed import changes_need
 
     live = take_live(options)
@@ -91,10 +98,11 @@ def command(
         sides_given = [named(run) or run for run in runs]
         check_outputs(outputs, *sides_given, gold, options=options)
     sampling = named_sampling(options, Sampling())
-    consumers: list[Consumer] = [compare_need(bounds=bounds)]
+    overlap, wanted = split_overlap(metrics or None, options.get("reference"))
+    consumers: list[Consumer] = [compare_need(bounds=bounds, overlap=overlap)]
     if any(output.endswith(".html") for output in outputs):
         consumers.append(changes_need)
-    sides = [result for run in sides_given for result in results_of(run, gold, metrics, options, consumers=consumers)]
+    sides = _sides(sides_given, gold, wanted, options, consumers)
     given = "--labels" if labels else "--gold-labels"
     if (labels or options.get("gold_labels")) and not all(side.labelling.prepare for side in sides):
         raise ConfigError(
@@ -102,7 +110,9 @@ def command(
             code="no-hits-kept",
             hint="give the run files",
         )
-    compared = partial(compare_results, sides, sampling=sampling, force=force, changes=changes, bounds=bounds)
+    compared = partial(
+        compare_results, sides, sampling=sampling, force=force, changes=changes, bounds=bounds, overlap=overlap
+    )
     found = compared(segments=segments)
 
     def page() -> Report:
@@ -112,3 +122,24 @@ def command(
     show([found], lambda one: with_audits(comparison_report(one), sides), as_json, outputs, page, sides)
     if any(pair.invalid for pair in found.pairs):
         raise SystemExit(2)
+
+
+def _sides(
+    runs: Sequence[str],
+    gold: str | None,
+    metrics: Sequence[Metric] | None,
+    options: dict[str, Any],
+    consumers: Sequence[Consumer],
+) -> list[Result]:
+    """Score the runs. Without a gold set, they share a gold set without labels."""
+    from karat.cli.scoring import evaluation_options, gold_once, load_numpy, results_of
+
+    load_numpy()
+    from karat.results.comparison.unlabelled import unlabelled
+
+    asked: EvaluateKeywords = evaluation_options(options)  # type: ignore[assignment]
+    if gold is None and (found := unlabelled(runs, metrics, asked)) is not None:
+        given, judged = found
+    else:
+        given, judged = list(runs), gold_once(gold, options)
+    return [result for run in given for result in results_of(run, judged, metrics, options, consumers=consumers)]

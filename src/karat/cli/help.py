@@ -18,7 +18,7 @@ _ALL = "karat.help_all"
 GROUPS: dict[str, tuple[str, ...]] = {
     "What to score": (
         *("gold", "queries", "corpus", "metrics", "k", "segments", "criteria", "gates", "baseline", "by_document"),
-        *("corpus_size", "bm25", "raw", "original", "routes", "quality", "prices"),
+        *("corpus_size", "bm25", "raw", "original", "routes", "quality", "prices", "depth", "reference"),
     ),
     "How to score": (
         *(

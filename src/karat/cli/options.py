@@ -229,7 +229,10 @@ metric_option: Final = click.option(
 )
 
 gold_option: Final = click.option(
-    "--gold", "-g", required=True, help="Gold set: a file in any format, or a BEIR folder."
+    "--gold",
+    "-g",
+    required=True,
+    help="Gold set: a file in any format, a BEIR folder, or run:FILE (the first hits of a run).",
 )
 run_and_gold: Final = all_of(click.argument("run"), gold_option)
 
@@ -240,7 +243,7 @@ ranking_options: Final = options_of(
     Options,
     *("k", "missing", "min_score", "scores", "ties", "score_width", "no_relevant", "doc_of", "normalize_ids"),
     *("no_future", "top_k"),
-    *("prices", "no_answer", "fuzzy_threshold", "corpus"),
+    *("prices", "no_answer", "fuzzy_threshold", "corpus", "depth", "reference"),
 )
 statistics_options: Final = options_of(Options, "method", "level", "resamples", "seed", "cluster")
 grade_option: Final = options_of(LabelOptions, "max_grade")

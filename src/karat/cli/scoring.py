@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 def score_files(
     run: Any,
-    gold: str,
+    gold: Any,
     metrics: Sequence[str | Metric] | None,
     options: Mapping[str, Any],
     *,
@@ -48,23 +48,40 @@ def score_files(
     from karat.results.evaluate import evaluate_all
     from karat.results.saved import is_saved
     from karat.scoring.metrics.grammar import REGISTRY
-    from karat.settings import load_config
 
     REGISTRY.refuse_clashes()
     if is_saved(run):
         hint = f"give the run that it was made from: {with_gold('karat eval', [run])}"
         raise ConfigError("this is a saved result, which has no hits", code="no-hits-kept", file=run, hint=hint)
-    config = load_config()
-    asked: dict[str, Any] = {"k": config.metrics.retrieval.default_k, "prices": config.prices, "analyses": analyses}
-    asked |= {name: value for name, value in options.items() if name in options_in(Options)}
-    asked["columns"] = mapped_fields(asked.get("columns"))
+    asked = evaluation_options(options) | {"analyses": analyses}
     asked["labelling"] = _labelling(options, Options(**asked).doc_of)
-    with working(f"scoring {run if isinstance(run, str) else 'the answers'}"):
+    with working(f"scoring {run if isinstance(run, str) else getattr(run, 'label', 'the answers')}"):
         results = evaluate_all(run, gold, metrics or None, consumers=consumers, **asked)
     code = {"code_version": code_version(), "code_date": code_date()}
     for result in results.values():
         result.provenance.update({name: value for name, value in code.items() if value})
     return list(results.values())
+
+
+def evaluation_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of an evaluation: those of the command line, else of karat.yaml."""
+    from karat.settings import load_config
+
+    config = load_config()
+    asked: dict[str, Any] = {"k": config.metrics.retrieval.default_k, "prices": config.prices}
+    asked |= {name: value for name, value in options.items() if name in options_in(Options)}
+    return asked | {"columns": mapped_fields(asked.get("columns"))}
+
+
+def gold_once(gold: str | None, options: Mapping[str, Any]) -> Any:
+    """A run that serves as gold for several runs, read once; any other gold set stays a path."""
+    from karat.formats.read import is_run_as_gold, read_gold
+
+    if not is_run_as_gold(gold):
+        return gold
+    load_numpy()
+    asked = Options(**evaluation_options(options))
+    return read_gold(gold, **asked.replace(columns=asked.fields).of_gold)
 
 
 def load_numpy() -> None:
@@ -133,7 +150,7 @@ def read_chunks(corpus: str, tokens: int | None, overlap: int | None, columns: A
 
 
 def results_of(
-    side: Any, gold: str | None, metrics: Sequence[str] | None, options: Mapping[str, Any], **more: Any
+    side: Any, gold: Any, metrics: Sequence[str | Metric] | None, options: Mapping[str, Any], **more: Any
 ) -> list[Result]:
     """Return the results of a run file or records, or those saved by `karat eval`. `more`: as in `score_files`."""
     from karat.results.comparison.sides import as_results

@@ -154,6 +154,30 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "labels, none of which has the highest grade of their scale",
         "the scale decides; --max-grade N sets its highest grade",
     ),
+    "gold_run_failed": (
+        "queries that failed in the run that serves as gold",
+        "undefined (null): what is right is unknown",
+    ),
+    "gold_run_empty": (
+        "queries without hits in the run that serves as gold",
+        "undefined (null): what is right is unknown",
+    ),
+    "gold_run_short": (
+        "queries with fewer hits than --depth in the run that serves as gold",
+        "the hits that there are count as relevant",
+    ),
+    "gold_run_ties": (
+        "queries whose last relevant hits have the same score as hits after them",
+        "equally relevant: any of them fills the remaining places",
+    ),
+    "gold_run_hidden_ties": (
+        "queries whose list in the run that serves as gold ends at --depth with tied hits",
+        "further ties are unknown; log more hits than --depth",
+    ),
+    "no_reference": (
+        "queries that the reference run does not have, or for which it failed",
+        "undefined (null) on rbo and jaccard",
+    ),
     "negative_grades": ("gold items with a grade below 0", "treated as unjudged, as trec_eval does"),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from karat.data.audit import Audit
 from karat.data.bulk import Bulk
+from karat.data.equal_items import EqualItems
 from karat.data.ids import (
     Bools,
     DocRule,
@@ -28,6 +29,7 @@ from karat.data.packed_ids import pack, pieces
 from karat.data.passages.passage import Located, Passage
 from karat.data.versions import EXPECTED, Version, is_said
 from karat.errors import InputError
+from karat.statistics.rank_overlap import Rankings
 
 Kinds: TypeAlias = NDArray[np.int8]
 # Kinds of gold ids.
@@ -65,6 +67,11 @@ class Gold(Bulk, frozen=True):
     in_corpus: Ints | None = None  # how many items of the corpus each item is; None: unknown
     ungraded: Bools | None = None  # items of lists without grades, which count as 1; None: no item
     by_people: Bools | None = None  # items that human labels added to the gold set; None: no item
+    made_of: Literal["labels", "run", "queries"] = "labels"  # run: its first hits are relevant; queries: no labels
+    depth: int | None = None  # how many hits of the run
+    equals: EqualItems | None = None  # hits of the run that are as right as the last relevant ones
+    reference: Rankings | None = None  # the first hits of a reference run, for each query
+    run: Any = None  # the run that it was made of
 
     def __repr__(self) -> str:
         return f"Gold({self.label!r}, queries={len(self.queries)}, items={len(self.items)})"
@@ -157,6 +164,7 @@ class Gold(Bulk, frozen=True):
             in_corpus=None,
             ungraded=None,
             by_people=None,
+            equals=None,
         )
 
     def _same_names(self, names: Packed) -> tuple[Ints, Ints]:
@@ -196,6 +204,7 @@ class Gold(Bulk, frozen=True):
             in_corpus=None,
             ungraded=None if self.ungraded is None else self.ungraded[rows],
             by_people=None if self.by_people is None else self.by_people[rows],
+            equals=self.equals if len(rows) == len(self.grades) else None,
         )
 
     def items_of(self, queries: Ints) -> Ints:

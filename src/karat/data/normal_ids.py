@@ -18,6 +18,7 @@ from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.hits import WRITTEN, Hits, Run
 from karat.data.ids import DocRule, as_list
+from karat.data.packed_ids import pack
 from karat.data.passages.passage import Passage
 from karat.errors import InputError
 
@@ -241,7 +242,10 @@ def normalized_gold(gold: Gold, normal: IdNormalizer) -> Gold:
     audit.count("ids_normalized", changed, (f"{a} → {b}" for a, b in zip(gold.ids, items, strict=True) if a != b))
     audit.count("ids_joined", len(pairs), (f"{one} and {other}" for one, other in pairs))
     passages = [p if p is None or p.doc is None else p._replace(doc=normal.of_gold(p.doc)) for p in made.passages]
-    return replace(made, audit=audit, fields=fields, passages=passages)
+    equals = made.equals
+    if equals is not None:
+        equals = replace(equals, ids=pack([normal.of_gold(item) for item in as_list(equals.ids)]))
+    return replace(made, audit=audit, fields=fields, passages=passages, equals=equals, reference=None)
 
 
 def _rebuilt(gold: Gold, items: list[str]) -> Gold:

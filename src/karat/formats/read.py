@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from karat.data.gold import Gold
 from karat.data.hits import Run
+from karat.data.presented import above
 from karat.errors import ConfigError, InputError, meant, shorten
 from karat.formats.base import SWAPPED, Format, Kind, Lists, ReadOptions, Source
 from karat.formats.kinds.table import columns_hint, columns_of, files_run, is_bare_pairs, is_bare_run, matching_files
@@ -20,6 +21,7 @@ from karat.registry import Registry
 if TYPE_CHECKING:
     from karat.formats.field_map import FieldMap
 
+RUN_AS_GOLD = "run:"
 REGISTRY: Registry[Format] = Registry("format", "karat.formats.kinds", Format, "karat.formats")
 
 _TABLES = ("table", "parquet", "table-folder")
@@ -74,15 +76,30 @@ def read_run(
 
 
 def read_gold(
-    gold: Any, *, format: str | None = None, target: str | None = None, split: str = "test", columns: Any = None
+    gold: Any,
+    *,
+    format: str | None = None,
+    target: str | None = None,
+    split: str = "test",
+    columns: Any = None,
+    depth: int | None = None,
+    rules: Any = None,
 ) -> Gold:
     """Read a gold set from a file (any format, recognised from its content), a dict, entries, or a frame.
 
-    `columns`: a field map, as in `read_run`.
+    `gold` may also be a run (from `read_run`, or the text `run:FILE`): its first `depth` hits (default: 10) of each
+    query are relevant. `columns`: a field map, as in `read_run`. `rules`: how the hits of such a run are ordered.
     """
     options = ReadOptions(target=target, split=split)
     if isinstance(gold, Gold):
         return gold
+    if isinstance(gold, Run) or is_run_as_gold(gold):
+        run = named_run(gold if isinstance(gold, Run) else gold.removeprefix(RUN_AS_GOLD), format, columns)
+        made: Gold = above("karat.scoring.run_as_gold", "run_as_gold")(run, depth, rules)
+        return made
+    if depth is not None:
+        hint = f"to use a run as gold, write --gold {RUN_AS_GOLD}{gold if isinstance(gold, str) else 'FILE'}"
+        raise ConfigError("the depth applies to a run as gold, and this is a gold set", code="no-depth", hint=hint)
     if columns is not None:
         from karat.formats.by_map import gold_by_map
         from karat.formats.field_map import FieldMap
@@ -101,6 +118,19 @@ def read_gold(
     from karat.formats.in_memory import gold_in_memory
 
     return gold_in_memory(gold, options)
+
+
+def is_run_as_gold(gold: Any) -> bool:
+    """Whether a text names a run whose first hits are relevant: `run:exact.jsonl`."""
+    return isinstance(gold, str) and gold.startswith(RUN_AS_GOLD)
+
+
+def named_run(run: Any, format: str | None = None, columns: Any = None) -> Run:
+    """Read a run; `FILE#SYSTEM` names one system of a file."""
+    system = None
+    if isinstance(run, str) and "#" in run and not Path(run).exists():
+        run, _, system = run.rpartition("#")
+    return read_run(run, format=format, system=system, columns=columns)
 
 
 def _gold_from(source: Source, format: Format, options: ReadOptions) -> Gold:

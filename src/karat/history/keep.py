@@ -25,6 +25,7 @@ from karat.results.queries.triage import Triage, triage, triage_need
 from karat.results.result import Result
 from karat.results.save import from_columns, restore, saved_form
 from karat.results.sweep import Sweep
+from karat.scoring.top_lists import TOP
 from karat.scoring.views import Need
 
 _S = TypeVar("_S", bound=msgspec.Struct)
@@ -60,7 +61,7 @@ def made_sections(result: Result) -> list[Any]:
 
 def keep_need(setup: Setup) -> Need:
     """What `keep_result` needs."""
-    return Need.union([triage_need(setup), panel_need(setup), Need(hashes=True)])
+    return Need.union([triage_need(setup), panel_need(setup), Need(hashes=True, tops=TOP)])
 
 
 def judgement(verdicts: Verdicts) -> Judgement:

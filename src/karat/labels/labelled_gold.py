@@ -141,7 +141,7 @@ def _labelled(gold: Gold, labels: Labels, doc_of: str, *, by_people: bool = Fals
         raise NoOverlap(f"{gold.label} has none of the labels' queries", file=file, hint=hint)
     audit.count("labels_missing", len(labels) - len(labels.graded()))
     audit.count("labels_added", len(added))
-    return replace(_with_items(gold, added, by_people), located=None, in_corpus=None, audit=audit)
+    return replace(_with_items(gold, added, by_people), located=None, in_corpus=None, equals=None, audit=audit)
 
 
 def _one_grade(labels: Labels) -> dict[Key, float]:

@@ -34,6 +34,8 @@ class LadderKeywords(TypedDict, total=False):
     like: Literal["trec_eval", "ranx", "ir_measures", "ragas"] | None
     prices: Any
     no_answer: str | None
+    depth: int | None
+    reference: Any
     segments: Iterable[str]
     cluster: str | None
     bm25: Any

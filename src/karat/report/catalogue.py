@@ -23,7 +23,7 @@ def metrics_report(name: str | None = None) -> Report:
 def _one(d: Description) -> list[Block]:
     high = "unbounded" if d.range[1] is None else f"{d.range[1]:g}"
     facts = [
-        ["better", d.direction if d.is_quality else "neither: it describes the labels, not the quality"],
+        ["better", d.direction if d.is_quality else "neither: it describes labels or lists, not quality"],
         ["range", f"{d.range[0]:g} to {high}"],
         *(
             ["parameter", name if default == OPTIONAL else f"{name} (default {default})"]

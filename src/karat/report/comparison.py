@@ -30,6 +30,7 @@ from karat.report.cells import (
     table,
     texts,
 )
+from karat.report.comparison_overlap import overlap_blocks
 from karat.report.comparison_pictures import differences_picture, sides_pictures
 from karat.report.fit import WHOLE
 from karat.report.overview import data_name, difference_note, run_names, score_note, with_difference_note
@@ -127,6 +128,9 @@ def _pair_sections(
         blocks += sides_pictures(pair, sides[0], sides[number])
         blocks.append(score_note(comparison.statistics["level"], sides[number].cluster))
     sections = [Section(f"pair-{number}", title, blocks)]
+    if pair.overlap is not None:
+        alike = overlap_blocks(pair.overlap, comparison.statistics["level"], page=page)
+        sections.append(Section(f"overlap-{number}", f"Same lists? {title}", alike))
     if opened := _open_label_blocks(pair):
         sections.append(Section(f"bounds-{number}", f"Effect of unjudged hits: {title}", opened))
     if pair.by_judge:

@@ -16,10 +16,10 @@ from karat.data.audit import Audit
 from karat.data.gold import Gold
 from karat.data.hits import Run, Ungrouped
 from karat.data.ids import DocRule
-from karat.data.normal_ids import IdNormalizer, normalized_gold
-from karat.errors import ConfigError, InputError, KaratError
+from karat.data.normal_ids import IdNormalizer, NormalizedRun, normalized_gold
+from karat.errors import ConfigError, InputError, KaratError, NoOverlap, shorten
 from karat.formats.map_guess import map_of_both
-from karat.formats.read import read_gold, read_run
+from karat.formats.read import named_run, read_gold, read_run
 from karat.options.option import part_of, takes
 from karat.results.analyses.base import Consumer, Lacking, Setup, needs_of_analyses
 from karat.results.bm25_baseline import WordSearch
@@ -32,11 +32,13 @@ from karat.scoring.engines.base import Engine
 from karat.scoring.engines.find import find_engine
 from karat.scoring.extra_labels import Labelling
 from karat.scoring.judged import Rules
+from karat.scoring.metrics.against_run import AgainstRun
 from karat.scoring.metrics.base import Metric
-from karat.scoring.metrics.grammar import parse_metrics
+from karat.scoring.metrics.grammar import parse_metric, parse_metrics
 from karat.scoring.options import Options
 from karat.scoring.peers import metrics_like, options_like
 from karat.scoring.sources import may_say_source
+from karat.scoring.top_lists import TOP, in_order, reference_lists
 from karat.scoring.views import BM25, ORIGINAL, RAW, Need, route_lists
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ PANEL = (
 )
 # Used only by the diagnosis; measured with the panel, never shown in it.
 BACKGROUND = ("recall@20", "recall@50", "rprecision", "route_accuracy")
+OVERLAP = ("rbo@10", "jaccard@10")  # with a reference run
+_OF_LABELS = {"judged", "span_recall", "span_precision", "span_iou"}
 BY_DOCUMENT = tuple(f"recall(level=doc)@{k}" for k in (5, 10, 20, 50))
 _NO_TIME = "to leave out newer documents, add an as_of to the queries, such as 2025-06-01"
 
@@ -105,7 +109,8 @@ def evaluate_all(
 
 def _hashes_need(setup: Setup) -> Need:
     """Hash lists, since a result may be saved later, but not for very many queries, where it costs too much."""
-    return Need(hashes=len(setup.gold.queries) <= KEEP_LISTS)
+    few = len(setup.gold.queries) <= KEEP_LISTS
+    return Need(hashes=few, tops=TOP if few else 0)
 
 
 def _evaluation(
@@ -151,11 +156,13 @@ def _evaluation(
         asked.columns.refuse_unused()
     analysed = metrics is None if asked.analyses is None else asked.analyses
     may_analyse = analysed or any(declare is not _hashes_need for declare in consumers)
+    wanted = metrics_like(asked.like, metrics, _panel(rules, gold, referred=asked.reference is not None), rules.k)
+    gold, about = _with_reference(gold, asked, wanted, rules, normal)
     evaluation = Evaluation(
         engine=engine,
         gold=gold,
         rules=rules,
-        asked=metrics_like(asked.like, metrics, _panel(rules), rules.k),
+        asked=wanted,
         keep_empty=metrics is not None,
         background=_background(gold, rules) if metrics is None and asked.analyses is not False else (),
         context=Context(
@@ -172,8 +179,38 @@ def _evaluation(
         segmented_by=segmented_by,
         cluster=_cluster(gold, asked.cluster),
         sampling=asked.intervals,
+        about=about,
     )
     return evaluation.results(logged, consumers)
+
+
+def _with_reference(
+    gold: Gold, asked: Options, metrics: Iterable[Metric], rules: Rules, normal: IdNormalizer | None
+) -> tuple[Gold, dict[str, Any]]:
+    """The gold set with the lists of a reference run, if a metric compares with them; and what is known about both
+    runs."""
+    about: dict[str, Any] = {} if gold.depth is None else {"gold_run": gold.label, "gold_depth": gold.depth}
+    needing = [metric for metric in metrics if isinstance(metric, AgainstRun)]
+    source = gold.run if asked.reference is None else asked.reference
+    kept, gold = gold.reference, replace(gold, reference=None, run=None)  # workers get the gold set, not the run
+    if not needing:
+        return gold, about
+    if source is None:
+        hint = "add --reference RUN, or use a run as gold: --gold run:RUN"
+        raise ConfigError(f"{needing[0]} compares with a reference run", code="no-reference", hint=hint)
+    depth = max(metric.k or int(max(gold.k.max(initial=0), rules.k)) for metric in needing)
+    if asked.reference is not None or kept is None or depth > kept.ids.shape[1]:
+        run = named_run(source, columns=asked.columns)
+        run = run if normal is None else NormalizedRun(run, normal)
+        kept = in_order(run, lambda whole: reference_lists(whole, gold, rules, depth))
+        if (kept.length < 0).all():
+            example = f"the gold set has {shorten(gold.queries[0], 40)!r}"
+            raise NoOverlap(f"the reference run {run.label} has none of the gold set's queries", hint=example)
+        about["reference"] = run.label
+    lost = np.flatnonzero(kept.length < 0)
+    audit = Audit.merged(gold.audit)
+    audit.count("no_reference", len(lost), (gold.queries[i] for i in lost[:3]))
+    return replace(gold, reference=kept, audit=audit), about
 
 
 def _read(engine: Engine, run: Any, gold: Any, asked: Options) -> tuple[Run, Gold]:
@@ -236,7 +273,7 @@ def _background(gold: Gold, rules: Rules) -> tuple[str, ...]:
 
 def panel_need(setup: Setup) -> Need:
     """What `with_panel` and analyses of the panel need."""
-    panel = _panel(setup.rules)
+    panel = _panel(setup.rules, setup.gold)
     own = Need(metrics=(*panel, *_background(setup.gold, setup.rules)))
     return Need.union([own, *needs_of_analyses(replace(setup, metrics=parse_metrics([*panel, *setup.metrics])))])
 
@@ -244,7 +281,7 @@ def panel_need(setup: Setup) -> Need:
 def with_panel(result: Result) -> Result:
     """Add the usual panel to the metrics of a result, so that runs in a history can be compared."""
     try:
-        panel = result.measure(_panel(result.rules))
+        panel = result.measure(_panel(result.rules, result.gold))
     except Lacking:
         return result
     shown = [metric for metric in panel.metrics if not np.isnan(panel.values[str(metric)]).all()]
@@ -258,5 +295,10 @@ def with_panel(result: Result) -> Result:
     )
 
 
-def _panel(rules: Rules) -> tuple[str, ...]:
-    return PANEL if rules.prices is None else (*PANEL, "cost")
+def _panel(rules: Rules, gold: Gold, *, referred: bool = False) -> tuple[str, ...]:
+    """The usual metrics. Of a run as gold, nothing is unjudged; without labels, nothing is relevant."""
+    usual = [metric for metric in PANEL if gold.made_of == "labels" or parse_metric(metric).name not in _OF_LABELS]
+    if gold.made_of == "queries":
+        usual = [metric for metric in usual if "ids" not in parse_metric(metric).rests_on]
+    overlap = OVERLAP if referred or gold.reference is not None else ()
+    return (*usual, *overlap, *(() if rules.prices is None else ("cost",)))

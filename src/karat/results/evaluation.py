@@ -68,6 +68,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
     segmented_by: tuple[str, ...]
     cluster: str | None
     sampling: Sampling
+    about: dict[str, Any]  # what is known about runs that take the place of labels, for the provenance
 
     def results(self, run: Run, consumers: Sequence[Consumer]) -> dict[str, Result]:
         plan = self._plan(consumers)
@@ -207,6 +208,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
             open_levels=frozenset(levels),
             returned=plan.returned,
             hashes=plan.hashes,
+            tops=plan.tops,
             near_every=max(1, len(self.gold.queries) // LOOKED),
         )
 
@@ -290,7 +292,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
             metrics=[],
             values={},
             audit=Audit.merged(table.gold.audit, table.audit),
-            provenance=provenance,
+            provenance=provenance | self.about,
             sampling=self.sampling,
             cluster=self.cluster,
             segmented_by=self.segmented_by,
@@ -324,7 +326,8 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         relevant = gold.count_items(gold.grades > 0)
         bare = result.rows[(relevant[result.rows] == 0) & (gold.no_answer[result.rows] == 0)]
         code = "no_relevant_zero" if self.rules.no_relevant == "zero" else "no_relevant_gold"
-        audit.count(code, len(bare), (gold.queries[i] for i in bare[:3]))
+        if gold.made_of == "labels":  # a run that is the gold set has other reasons, which were counted
+            audit.count(code, len(bare), (gold.queries[i] for i in bare[:3]))
         audit.count("no_data", len(reasons), reasons)
         # Of metrics that were named. In a few queries, the longest list says little about the retriever's limit.
         filtered = self.rules.top_k is not None or self.rules.min_score is not None or self.rules.no_future

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 _GROUPS, _TAGS = 15, 5
 DETECT = 0.03  # the default difference that a query set should detect
-_RERUN = "run `karat eval RUN --gold GOLD -o result.json` again"
 
 
 class Result(Presented, Bulk, frozen=True):
@@ -213,7 +212,7 @@ class Result(Presented, Bulk, frozen=True):
         if view != self.view or not (self.known and self.metrics):
             raise Lacking(f"`{view.lists}` in the run log")
         if absent:
-            raise Lacking(f"{', '.join(absent)} in the saved result: {_RERUN}")
+            raise Lacking(f"{', '.join(absent)} in the saved result: run `karat eval … -o result.json` again")
         return replace(self, metrics=asked)
 
     def _rows(self, view: View, present: Any) -> Ints:
@@ -386,7 +385,8 @@ class Result(Presented, Bulk, frozen=True):
         if self.known is not None and self.known.bands is not None:
             return self.known.bands
         banded = [name for name in self.values if name in EDGES and name in self.ceilings]
-        if is_outage(self.audit, len(self.rows)) or any(self.doubts.about(parse_metric(name)) for name in banded):
+        silent = self.gold.made_of != "labels" or is_outage(self.audit, len(self.rows))
+        if silent or any(self.doubts.about(parse_metric(name)) for name in banded):
             return []  # a number that says nothing about the retriever is neither poor nor good
         return readings(self.summary_rows, {n: share(self.values[n], self.ceilings[n]) for n in banded})
 

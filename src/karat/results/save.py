@@ -28,6 +28,7 @@ from karat.results.tables_form import SavedTables, restored_tables, saved_tables
 from karat.scoring.collect import RunData
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.grammar import parse_metric
+from karat.scoring.top_lists import TOP
 from karat.scoring.views import Need, View
 from karat.statistics.sampling import Sampling
 
@@ -36,7 +37,7 @@ _S = TypeVar("_S", Rules, Sampling)
 
 def save_need(setup: Setup) -> Need:
     """What `saved_form` needs: scores by document too, so a saved result can be measured at both levels."""
-    return Need(views={setup.own.but(level="doc"): []}, hashes=True)
+    return Need(views={setup.own.but(level="doc"): []}, hashes=True, tops=TOP)
 
 
 def saved_form(result: Result) -> SavedResult:
@@ -91,6 +92,7 @@ def from_columns(saved: SavedResult, queries: list[str], values: dict[str, Float
         tags=saved.attributes,
         dataset=saved.dataset,
         label=saved.gold,
+        made_of="run" if "gold_depth" in saved.provenance else "labels",
     )
     rules = _settings(saved.settings, Rules)
     missing = frozenset(saved.missing)

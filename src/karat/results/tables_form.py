@@ -17,6 +17,7 @@ from karat.results.summary import nullable
 from karat.scoring.collect import Columns, RunData
 from karat.scoring.list_hashes import DEPTHS
 from karat.scoring.table import JudgedTable
+from karat.scoring.top_lists import TOP, restored_lists, saved_columns
 from karat.scoring.views import Level, View
 
 Labels = Literal["gold", "judge"]
@@ -71,7 +72,8 @@ class SavedTables(msgspec.Struct):
     views: list[SavedView]
     k: list[int] = []  # cutoff of each query; empty: no query has its own
     no_answer: list[int] = []
-    hashes: dict[str, list[str]] = {}  # depth (or `all`) → hash of the ordered ids of each query, hexadecimal
+    # depth (or `all`) → hash of the ordered ids of each query, hexadecimal; `top …` → the first hits (`top_lists.py`)
+    hashes: dict[str, list[str]] = {}
     hits: Any = None  # reserved for the hits themselves
     steps: Any = None  # reserved for queries with several searches
 
@@ -91,6 +93,8 @@ def saved_tables(data: RunData, gold: Gold, rows: Ints) -> SavedTables:
     if data.hashes is not None:
         names = [*map(str, DEPTHS), "all"]
         hashes = {name: hexadecimal(data.hashes[rows, at]) for at, name in enumerate(names)}
+    if data.tops is not None:
+        hashes |= {name: hexadecimal(column) for name, column in saved_columns(data.tops.cut(TOP), rows).items()}
     return SavedTables(
         golds=saved,
         views=views,
@@ -179,12 +183,14 @@ def _restored(saved: SavedTables, system: str, gold: Gold, missing: frozenset[st
             if columns:
                 into[one.view] = {name: _column(column, size) for name, column in columns.items()}
     hashes = None
-    if saved.hashes:
+    if "all" in saved.hashes:
         names = (*map(str, DEPTHS), "all")
         if any(len(saved.hashes[name]) != size for name in names):
             raise ValueError("hashes of lists")
         hashes = np.column_stack([from_hexadecimal(saved.hashes[name]) for name in names])
-    return RunData(system, tables, values, votes, hashes=hashes, missing=missing)
+    first = {name: from_hexadecimal(column) for name, column in saved.hashes.items() if name.startswith("top ")}
+    tops = restored_lists(first, size)
+    return RunData(system, tables, values, votes, hashes=hashes, tops=tops, missing=missing)
 
 
 def hexadecimal(hashes: NDArray[np.uint64]) -> list[str]:

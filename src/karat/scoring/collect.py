@@ -21,8 +21,10 @@ from karat.scoring.name_watch import SeenNames
 from karat.scoring.one_pass import Golds, Part, PassRequest, measured_missing
 from karat.scoring.overlap import ThereFlags
 from karat.scoring.table import JudgedTable, TablePart
+from karat.scoring.top_lists import no_lists
 from karat.scoring.unjudged import OpenPart
 from karat.scoring.views import Level, View
+from karat.statistics.rank_overlap import Rankings
 
 _UNKNOWN = 10_000
 Columns = dict[View, dict[str, Floats]]
@@ -43,6 +45,7 @@ class RunData(Bulk, frozen=True):
     odd_version: OddVersion | None = None
     unknown: list[str] = []  # the first queries that the gold set does not have
     hashes: Hashes | None = None  # 0 in the rows of queries that the run lacks
+    tops: Rankings | None = None  # the first hits of each query; no list for queries that the run lacks
     places: Ints | None = None  # where each query can be read again, −1 = nowhere
     lists: list[Hits] = []  # the first hits of the queries
     opened: dict[Level, list[OpenPart]] = {}
@@ -87,6 +90,7 @@ class _Collector:
         self.odd_version: OddVersion | None = None
         self.unknown: list[str] = []
         self.hashes: Hashes | None = None
+        self.tops: Rankings | None = None
         self.places: Ints | None = None
         self.lists: list[Hits] = []
         self.opened: dict[Level, list[OpenPart]] = {level: [] for level in request.open_levels}
@@ -129,6 +133,10 @@ class _Collector:
             if self.hashes is None:
                 self.hashes = np.zeros((self.size, len(DEPTHS) + 1), np.uint64)
             self.hashes[rows] = part.hashes
+        if part.tops is not None:
+            self.tops = no_lists(self.size, self.request.tops) if self.tops is None else self.tops
+            for whole, some in zip(self.tops, part.tops, strict=True):
+                whole[rows] = some
         if part.places is not None:
             self.places = np.full(self.size, -1) if self.places is None else self.places
             self.places[rows] = part.places
@@ -161,6 +169,7 @@ class _Collector:
             odd_version=self.odd_version,
             unknown=self.unknown,
             hashes=self.hashes,
+            tops=self.tops,
             places=self.places,
             lists=self.lists,
             opened=self.opened,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from karat.data.audit import Audit
+from karat.data.equal_items import fill_places
 from karat.data.gold import DOC, Gold
 from karat.data.hits import OTHER_TIMES, WRITTEN, Hits
 from karat.data.ids import (
@@ -54,11 +55,18 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
     if rules.no_future:
         hits, hashed = _drop_newer(hits, gold, queries, doc_rule, audit), None
     rows, items, by_document = _match(hits, gold, queries, doc_rule, audit, hashed)
+    equal_rows, equal_items = _match_equal(hits, gold, queries, hashed)
+    if len(equal_rows):
+        rows, items = np.concatenate([rows, equal_rows]), np.concatenate([items, equal_items])
     order = rank_order(hits, rows, depth, rules)
     place = places_of(order, rows)
     by_place = np.argsort(place) if gold.located is None else np.lexsort((-gold.grades[items], place))
     rows, items = rows[by_place], items[by_place]
     query = hits.query_at(rows)
+    if len(equal_rows):
+        by_document = np.zeros(len(queries), np.bool_) if by_document is None else by_document
+        by_document[hits.query_at(equal_rows)] = True
+        _fill_places(gold, queries[query], items, np.isin(rows, equal_rows))
     rank = place[by_place] - hits.offsets[query] + 1
     gold_query, gold_grade = gold_side(gold, queries)
     return Judged(
@@ -80,6 +88,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
         fuzzy_threshold=rules.fuzzy_threshold,
         hit_item=items,
         prices=rules.prices,
+        score_width=rules.score_width,
         zero_without_gold=rules.no_relevant == "zero",
     )
 
@@ -214,6 +223,24 @@ def _match(
     by_document = np.zeros(len(queries), np.bool_) if by_document is None else by_document
     by_document[hits.query_at(rest[more])] = True
     return np.concatenate([rows, rest[more]]), np.concatenate([matched, by_doc]), by_document
+
+
+def _match_equal(hits: Hits, gold: Gold, queries: Ints, hashed: Hashes | None) -> tuple[Ints, Ints]:
+    """(row, last item of the query) of every hit that is as right as the last relevant items."""
+    none = np.zeros(0, np.int64)
+    if gold.equals is None:
+        return none, none
+    wanted = gold.equals.of(queries)
+    owners = np.searchsorted(gold.equals.offsets, wanted, "right") - 1
+    names = gold.equals.ids[wanted]
+    listed = names if isinstance(hits.ids, np.ndarray) else as_list(names)
+    rows, at = find(hits.ids, Owners(hits.offsets, queries), listed, owners, hashed)
+    return rows, gold.offsets[owners[at] + 1] - 1
+
+
+def _fill_places(gold: Gold, query: Ints, items: Ints, equal: Bools) -> None:
+    assert gold.equals is not None
+    fill_places(items, query, equal, gold.offsets[query + 1] - gold.equals.places[query])
 
 
 def _find(ids: Ids, query: Owners | Ints, gold: Gold, items: Ints, hashed: Hashes | None = None) -> tuple[Ints, Ints]:

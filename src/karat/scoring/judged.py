@@ -67,6 +67,7 @@ class Judged(Bulk, frozen=True):
     fuzzy_threshold: float = THRESHOLD
     hit_item: Ints | None = None  # the gold item that each judged hit is; None = no judged hits
     prices: Prices | None = None
+    score_width: int = 32  # bits of scores that were compared
     zero_without_gold: bool = False  # what queries without relevant gold score: 0, or undefined
 
     @property

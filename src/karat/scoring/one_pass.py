@@ -26,8 +26,10 @@ from karat.scoring.name_watch import NameWatch, SeenNames
 from karat.scoring.overlap import ReturnedNames
 from karat.scoring.sources import SOURCES, returned_sources
 from karat.scoring.table import TablePart
+from karat.scoring.top_lists import top_lists
 from karat.scoring.unjudged import FAR, OpenPart
 from karat.scoring.views import OWN, Level, View
+from karat.statistics.rank_overlap import Rankings
 
 _KEPT = 24 << 20  # bytes; glibc then keeps twice as much, and ignores blocks over 32 MB
 
@@ -67,6 +69,7 @@ class PassRequest(Bulk, frozen=True):
     open_levels: frozenset[Level] = frozenset()  # levels at which hits without a grade are collected
     returned: bool = False
     hashes: bool = False
+    tops: int = 0  # hits of each query to keep as short hashes
     near_every: int = 1  # one in this many queries is checked for other spellings of ids
 
     @property
@@ -79,7 +82,7 @@ class PassRequest(Bulk, frozen=True):
         if view.level in self.open_levels and view.but(level=self.own.level) == self.own:
             return FAR
         deepest = max((metric_depth(m, gold, self.rules) for m in self.views[view]), default=0)
-        shown = max(self.lists, DEPTHS[-1] if self.hashes else 0) if view == self.own else 0
+        shown = max(self.lists, self.tops, DEPTHS[-1] if self.hashes else 0) if view == self.own else 0
         return max(deepest, shown)
 
 
@@ -107,6 +110,7 @@ class Part(Bulk, frozen=True):
     odd_version: OddVersion | None = None  # the first that cannot be compared with its query's
     unknown: list[str] = []  # queries that the gold set does not have
     hashes: Hashes | None = None  # a row per query: the ordered ids at each depth, and of the whole list
+    tops: Rankings | None = None  # the first hits of each query, as short hashes
     places: Ints | None = None  # where each query can be read again
     lists: Hits | None = None  # the first hits of each query, in ranking order
     opened: dict[Level, OpenPart] = {}
@@ -179,6 +183,7 @@ class Kernel:
             odd_version=odd[0] if odd else None,
             unknown=unknown,
             hashes=list_hashes(own) if request.hashes else None,
+            tops=top_lists(own, request.tops) if request.tops else None,
             places=settled.places,
             lists=_top(own, request.lists) if request.lists else None,
             opened={level: OpenPart.of(judged[request.own.but(level=level)]) for level in request.open_levels},

@@ -119,6 +119,22 @@ class Options(Sampling, CountingOptions):
         is_input=True,
     )
 
+    depth: int | None = option(
+        None,
+        "With --gold run:FILE: how many hits of each query are relevant.",
+        ge=1,
+        metavar="N",
+        instead="10",
+        wrong="the depth must be 1 or more",
+    )
+    reference: Any = option(
+        None,
+        "Run to compare lists with, for rbo@k and jaccard@k.",
+        metavar="RUN",
+        instead="that of --gold run:FILE",
+        is_input=True,
+    )
+
     segments: Iterable[str] = option(
         (),
         "Also show scores by language, topic, language×topic (or language,topic), query_length, gold_items ….",
@@ -230,7 +246,8 @@ class Options(Sampling, CountingOptions):
     @property
     def of_gold(self) -> dict[str, Any]:
         """Arguments of `read_gold`."""
-        return {"format": self.gold_format, "target": self.target, "split": self.split, "columns": self.fields}
+        of_file = {"format": self.gold_format, "target": self.target, "split": self.split, "columns": self.fields}
+        return of_file | {"depth": self.depth, "rules": part_of(self, CountingOptions)}
 
 
 def named_sampling(options: Mapping[str, Any], own: Sampling) -> Sampling:

@@ -66,6 +66,7 @@ class Need(msgspec.Struct, frozen=True):
     open_hits: bool = False  # all hits without a grade
     returned: bool = False  # which gold items were returned for any query
     hashes: bool = False  # of ordered lists
+    tops: int = 0  # first hits of each query, as short hashes, to compare the lists of two runs
 
     @classmethod
     def union(cls, needs: Iterable[Need]) -> Need:
@@ -83,4 +84,5 @@ class Need(msgspec.Struct, frozen=True):
             open_hits=any(need.open_hits for need in needs),
             returned=any(need.returned for need in needs),
             hashes=any(need.hashes for need in needs),
+            tops=max((need.tops for need in needs), default=0),
         )

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import karat
 from karat.data.audit import Audit
 from karat.results.summary import SummaryRow
+from karat.scoring.metrics.against_run import AgainstRun
 from karat.scoring.metrics.base import Relevance
 from karat.scoring.metrics.evidence import AnswerContainment, EvidenceMetric
 
@@ -188,8 +189,14 @@ class Outcome(NamedTuple):
 
 
 def evaluate(world: World, metrics: list[karat.Metric] = ALL, **options: Any) -> karat.Result:
-    chosen = {"k": K, "corpus_size": CORPUS, "prices": PRICES, "resamples": FEW, **options}
+    more = {"reference": reference(world.gold)} if any(isinstance(metric, AgainstRun) for metric in metrics) else {}
+    chosen = {"k": K, "corpus_size": CORPUS, "prices": PRICES, "resamples": FEW, **more, **options}
     return karat.evaluate(world.run, with_texts(world.gold), metrics, **chosen)
+
+
+def reference(gold: Gold) -> list[Record]:
+    """A run that returns what is relevant."""
+    return [{"query_id": query, "topk": [i for i, grade in of.items() if grade > 0]} for query, of in gold.items()]
 
 
 def with_texts(gold: Gold) -> list[Record]:
@@ -387,9 +394,10 @@ def test_slices_of_a_run_log(world: World) -> None:
 @given(world=worlds(scored=True))
 def test_slices_of_dicts(world: World) -> None:
     run = {record["query_id"]: {h["chunk_id"]: h["score"] for h in record["topk"]} for record in world.run}
-    whole = by_metric(karat.evaluate(run, world.gold, ALL, k=K, resamples=FEW))
+    chosen: Any = {"k": K, "resamples": FEW, "reference": reference(world.gold)}
+    whole = by_metric(karat.evaluate(run, world.gold, ALL, **chosen))
     with one_query_at_a_time():
-        assert differences(whole, by_metric(karat.evaluate(run, world.gold, ALL, k=K, resamples=FEW))) == {}
+        assert differences(whole, by_metric(karat.evaluate(run, world.gold, ALL, **chosen))) == {}
 
 
 def test_texts_are_found_and_missed() -> None:
@@ -528,7 +536,7 @@ def test_a_missing_query(world: World, grade: float) -> None:
 def worst_value(metric: karat.Metric, grade: float) -> float | None:
     """None where the item is not relevant to the metric, and for a rank: it has no worst value."""
     worst = metric.range[0] if metric.direction == "higher" else metric.range[1]
-    if isinstance(metric, BY_TEXT):
+    if isinstance(metric, (*BY_TEXT, AgainstRun)):
         return worst
     if not isinstance(metric, Relevance) or math.isinf(worst):
         return None

@@ -114,6 +114,8 @@ class Artifacts(ReportSection):
     def headline(self, result: Result) -> str:
         dataset, drawn = result.gold.dataset, result.sampling
         name = " ".join(x for x in (dataset.name, dataset.version) if x) or result.gold.label
+        depth = result.provenance.get("gold_depth")
+        name = f"{name}, first {counted(depth, 'hit')}" if isinstance(depth, int) else name
         return f"{name} ({dataset.hash}); {drawn.method} intervals, {drawn.resamples:,} resamples, seed {drawn.seed}"
 
     def full_blocks(self, result: Result) -> list[Block]:

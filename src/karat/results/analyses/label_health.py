@@ -14,7 +14,7 @@ from karat.data.ids import Bools, DocRule, as_list, take_list
 from karat.data.passages.documents import ChunkTexts, normalise
 from karat.data.passages.passage import Passage
 from karat.errors import shorten
-from karat.results.analyses.base import Analysis, Lacking, Setup
+from karat.results.analyses.base import Analysis, Lacking, NotAsked, Setup
 from karat.scoring.overlap import ThereFlags, documents_of, relevant_items
 from karat.scoring.views import Need
 
@@ -165,6 +165,8 @@ class LabelHealthAnalysis(Analysis):
     finds: ClassVar[type[msgspec.Struct]] = LabelHealth
 
     def need(self, setup: Setup) -> Need:
+        if setup.gold.made_of != "labels":
+            raise NotAsked
         if not (setup.gold.grades > 0).any():
             raise Lacking("relevant items in the gold set")
         return Need(returned=setup.corpus is None)

@@ -26,9 +26,16 @@ from karat.results.comparison.open_labels import (
     differences_by_judge,
     judged_at,
 )
+from karat.results.comparison.overlap import (
+    ListOverlap,
+    list_overlap,
+    overlap_depth,
+    split_overlap,
+)
 from karat.results.comparison.rankings import other_lists
-from karat.results.comparison.sides import as_results, refuse_different, shared_metrics
+from karat.results.comparison.sides import as_results, is_several, refuse_different, shared_metrics
 from karat.results.comparison.stage_times import stage_differences
+from karat.results.comparison.unlabelled import NOTE, unlabelled
 from karat.results.diagnosis.changes import find_changes
 from karat.results.diagnosis.finding import Finding
 from karat.results.differences import SAME, Difference, Paired
@@ -38,11 +45,13 @@ from karat.results.result import Result
 from karat.results.results import names_of
 from karat.results.summary import FEW
 from karat.scoring.list_hashes import DEPTHS
+from karat.scoring.metrics.against_run import AgainstRun
 from karat.scoring.metrics.base import Metric, Relevance
 from karat.scoring.metrics.grammar import parse_metric
 from karat.scoring.metrics.lists import JudgedShare
 from karat.scoring.options import Options, named_sampling
 from karat.scoring.peers import metrics_like
+from karat.scoring.top_lists import TOP
 from karat.scoring.views import Need
 from karat.statistics.sampling import Sampling
 from karat.statistics.significance import benjamini_hochberg, holm
@@ -104,6 +113,7 @@ class CandidateComparison(msgspec.Struct, frozen=True):
     bounds: list[BoundedDifference] = []  # how labels of unjudged hits could change the differences, if requested
     by_judge: list[Difference] = []  # with judge labels where the gold has none, if there are any
     other_lists: int | None = None  # queries whose first 20 hits differ; null if a side has no list hashes
+    overlap: ListOverlap | None = None  # how alike the lists are; null if a side keeps no lists
     invalid: list[str] = []  # metrics that are meaningless: ids do not match, scores may be distances, a run was down
 
     def __getitem__(self, metric: str | Metric) -> Difference:
@@ -142,16 +152,17 @@ _T = TypeVar("_T")
 _P = TypeVar("_P", SegmentDifferences, CandidateComparison)
 
 
-def compare_need(*, bounds: bool = False) -> Consumer:
+def compare_need(*, bounds: bool = False, overlap: Sequence[AgainstRun] = ()) -> Consumer:
     """What `compare_results` needs: lists of the queries that changed most, list hashes, and data for judge labels and
-    bounds."""
+    bounds. `overlap`: metrics that compare the lists."""
 
     def declare(setup: Setup) -> Need:
         headline = headline_metric(setup.metrics)
         depth = 0 if headline is None else headline.k or int(max(setup.gold.k.max(initial=0), setup.rules.k))
         judged = [metric for metric in setup.metrics if isinstance(metric, (*BY_JUDGE, JudgedShare))]
         views = {setup.own.but(labels="judge"): judged} if setup.labelling.judge else {}
-        return Need(lists=depth, views=views, open_hits=bounds, hashes=True)
+        tops = max(TOP, overlap_depth(overlap, setup.rules.k))
+        return Need(lists=depth, views=views, open_hits=bounds, hashes=True, tops=tops)
 
     return declare
 
@@ -178,12 +189,18 @@ def compare(
     """
     segments = options.pop("segments", ())
     wanted = None if metrics is None else metrics_like(options.get("like"), metrics, (), options.get("k"))
-    read = None if gold is None else read_gold(gold, **Options(**options).of_gold)
     asked: EvaluateKeywords = {"analyses": False, **options}
-    needs = [compare_need(bounds=bounds)]
-    sides = [one for side in (baseline, candidate, *others) for one in as_results(side, read, wanted, asked, needs)]
+    overlap, wanted = split_overlap(wanted, options.get("reference"))
+    given = [one for side in (baseline, candidate, *others) for one in (side if is_several(side) else [side])]
+    read = None if gold is None else read_gold(gold, **Options(**options).of_gold)
+    if read is None and (found := unlabelled(given, wanted, options)) is not None:
+        given, read = found
+    needs = [compare_need(bounds=bounds, overlap=overlap)]
+    sides = [one for side in given for one in as_results(side, read, wanted, asked, needs)]
     sampling = named_sampling(options, sides[0].sampling)
-    return compare_results(sides, segments=segments, sampling=sampling, force=force, changes=changes, bounds=bounds)
+    return compare_results(
+        sides, segments=segments, sampling=sampling, force=force, changes=changes, bounds=bounds, overlap=overlap
+    )
 
 
 def compare_results(
@@ -195,6 +212,7 @@ def compare_results(
     changes: int = 5,
     bounds: bool = False,
     test: bool = True,
+    overlap: Sequence[AgainstRun] | None = None,
 ) -> Comparison:
     """Compare results with the first one. `test`: compute p-values, the most expensive part."""
     if len(sides) < 2:
@@ -205,8 +223,9 @@ def compare_results(
     sampling = sampling or first.sampling
     names = names_of(sides)
     segmented_by = segment_titles(first.gold, segments)
+    overlap = split_overlap(None)[0] if overlap is None else overlap
     pairs = [
-        _pair(first, other, name, segmented_by, sampling, force, changes, bounds, 10 if test else 0)
+        _pair(first, other, name, segmented_by, sampling, force, changes, bounds, 10 if test else 0, overlap)
         for other, name in zip(sides[1:], names[1:], strict=True)
     ]
     return Comparison(
@@ -230,6 +249,7 @@ def _pair(
     shown: int,
     bounds: bool,
     permutations: int,  # per resample; a tenth of them in a segment
+    overlap: Sequence[AgainstRun],
 ) -> CandidateComparison:
     notes = refuse_different(first, other, force)
     paired, at, of = _paired(first, other, notes)
@@ -244,9 +264,12 @@ def _pair(
     groups = [group for by in segmented_by for group in _segments(first, paired, at, by, sampling, fewer)]
     notes += _disagreements(differences, groups, metrics)
     headline = headline_metric(metrics)
-    judged = None if headline is None else judged_at(first, other, at, of, headline.k or first.rules.k)
+    labelled = first.gold.made_of == "labels"
+    judged = None if headline is None or not labelled else judged_at(first, other, at, of, headline.k or first.rules.k)
     invalid = [] if force else [metric for metric in shared if metric not in kept]
     differ = other_lists(first, other, at, of, DEPTHS[-1])
+    notes[:0] = [NOTE] if first.gold.made_of == "queries" else []
+    lists = list_overlap(first, other, paired, at, of, overlap, segmented_by, sampling, notes)
     return CandidateComparison(
         candidate=name,
         queries=len(queries),
@@ -266,6 +289,7 @@ def _pair(
         if first.labelling.judge or other.labelling.judge
         else [],
         other_lists=None if differ is None else int(differ.sum()),
+        overlap=lists,
         invalid=list(map(str, invalid)),
     )
 

@@ -94,7 +94,7 @@ def reference() -> str:
 
 def _facts(d: Description) -> list[str]:
     high = "unbounded" if d.range[1] is None else f"{d.range[1]:g}"
-    better = f"{d.direction} is better" if d.is_quality else "describes the labels, not the quality"
+    better = f"{d.direction} is better" if d.is_quality else "neither direction is better"
     facts = [f"- {better}, from {d.range[0]:g} to {high}"]
     if d.parameters:
         facts.append("- parameters: " + ", ".join(f"`{name}` ({default})" for name, default in d.parameters.items()))
