@@ -32,6 +32,7 @@ from karat.errors import InputError
 Kinds: TypeAlias = NDArray[np.int8]
 # Kinds of gold ids.
 BARE, CHUNK, DOC = 0, 1, 2
+FORBIDDEN = "forbidden"  # field of a query: ids that it must not get
 _EXACT = 2.0**52  # up to here every whole number is a float
 
 

@@ -80,6 +80,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
         fuzzy_threshold=rules.fuzzy_threshold,
         hit_item=items,
         prices=rules.prices,
+        forbid=rules.forbid,
         zero_without_gold=rules.no_relevant == "zero",
     )
 
