@@ -92,6 +92,7 @@ GIVEN: dict[str, tuple[list[str], list[str]]] = {
     "no_relevant": (["--no-relevant", "zero"], []),
     "doc_of": (["--doc-of", "/"], []),
     "no_future": (["--no-future"], []),
+    "forbid": (["--forbid", "source = faq"], []),
     "top_k": (["--top-k", "1"], []),
     "prices": (["--prices", "other.yaml"], []),
     "no_answer": (["--no-answer", "type=Null"], []),
@@ -137,6 +138,7 @@ BESIDES |= {("pool", option): ["--labelled", "judge.jsonl"] for option in ("max_
 BY_JUDGE = ["--gate", "precision@5 >= 0.1 by judge", "--gate", "ndcg@10 >= 0.1"]
 BESIDES["gate", "labels"] = BY_JUDGE
 BESIDES["gate", "calibration"] = BESIDES["gate", "gold_scale"] = [*BY_JUDGE, "--labels", "judge.jsonl"]
+BESIDES["compare", "forbid"], BESIDES["selftest", "forbid"] = ["-m", "forbidden@5"], ["--gate", "forbidden@5 <= 0.5"]
 BESIDES["gate", "max_grade"] = ["--labels", "judge.jsonl"]
 BESIDES["merge", "gold_scale"], BESIDES["merge", "doc_of"] = [], ["chunk.jsonl"]
 BESIDES["merge", "target"] = ["--gold", "target.jsonl", "second.jsonl"]

@@ -93,6 +93,8 @@ SETTINGS: dict[str, Case] = {
     "an unknown segment": evaluate(segments=["topic"]),
     "a segment that cannot be read": evaluate(segments=["language×"]),
     "a rule without a value": evaluate(no_answer="type"),
+    "a rule about forbidden hits without an operator": evaluate(forbid=["tenant"]),
+    "a rule with two numbers": evaluate(forbid=["level > 1, 2"]),
     "a rule that fits nothing": evaluate(gold=[{"query_id": "q1", "gold": ["a"], "type": "x"}], no_answer="type=Null"),
     "a rule that contradicts gold": evaluate(gold=[{"query_id": "q1", "gold": ["a"], "type": "x"}], no_answer="type=x"),
     "an engine that is not there": lambda: find_engine("proceses"),

@@ -27,6 +27,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
             "min_score",
             "top_k",
             "no_future",
+            "forbid",
             "scores",
             "ties",
             "score_width",

@@ -242,7 +242,7 @@ reading_options: Final = options_of(Options, *READING)
 ranking_options: Final = options_of(
     Options,
     *("k", "missing", "min_score", "scores", "ties", "score_width", "no_relevant", "doc_of", "normalize_ids"),
-    *("no_future", "top_k"),
+    *("no_future", "forbid", "top_k"),
     *("prices", "no_answer", "fuzzy_threshold", "corpus", "depth", "reference"),
 )
 statistics_options: Final = options_of(Options, "method", "level", "resamples", "seed", "cluster")

@@ -108,6 +108,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "hits whose version cannot be compared with their query's as_of",
         "treated as hits without a version",
     ),
+    "unchecked_hits": (
+        "hits that a rule of --forbid could not check",
+        "counted as allowed: a field is missing or cannot be compared",
+    ),
     "estimated_tokens": ("hits without a token count", "estimated from their text, 4 bytes per token"),
     "unpriced_queries": ("queries whose cost is unknown", "undefined (null); complete the price table or the log"),
     "doc_level_gold": ("gold items matched by document, not by chunk", "first chunk of the document counts"),

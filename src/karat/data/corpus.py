@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from karat.data.bulk import Bulk
-from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run
+from karat.data.hits import METADATA, OPTIONAL_COLUMNS, Hits, Run
 from karat.data.ids import DocRule, as_list
 
 if TYPE_CHECKING:
@@ -75,9 +75,18 @@ class Corpus(Bulk, frozen=True):
 
     def column(self, name: str) -> list[Any] | None:
         """A column of hits (text, doc_version, source) from the corpus."""
+        if name == METADATA:
+            return self._metadata
         if name == "text":
             return self.texts if any(self.texts) else None  # a corpus of bare ids is not one of empty texts
         return self.versions if name == "doc_version" else self.fields.get(name)
+
+    @cached_property
+    def _metadata(self) -> list[dict[str, Any]]:
+        """All fields of each item, those of an inner `metadata` too."""
+        names, columns = list(self.fields), list(self.fields.values())
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] or [{}] * len(self)
+        return [{**row, **inner} if isinstance(inner := row.get(METADATA), dict) else row for row in rows]
 
 
 class DescribedRun(Run):
@@ -118,7 +127,10 @@ class DescribedRun(Run):
         for name, column in lent.items():
             values = columns.get(name) or [None] * len(places)
             found = (None if at is None else column[at] for at in places)
-            columns[name] = [own if own is not None else other for own, other in zip(values, found, strict=True)]
+            columns[name] = [
+                other if own is None else {**other, **own} if isinstance(own, dict) and isinstance(other, dict) else own
+                for own, other in zip(values, found, strict=True)
+            ]
         return replace(hits, docs=said, columns=columns)
 
     def grouped(self) -> Run:

@@ -34,6 +34,7 @@ from karat.statistics.rank_overlap import Rankings
 Kinds: TypeAlias = NDArray[np.int8]
 # Kinds of gold ids.
 BARE, CHUNK, DOC = 0, 1, 2
+FORBIDDEN = "forbidden"  # field of a query: ids that it must not get
 _EXACT = 2.0**52  # up to here every whole number is a float
 
 

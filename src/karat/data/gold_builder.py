@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from karat.data.audit import Audit
-from karat.data.gold import BARE, DOC, Dataset, Gold, Kinds
+from karat.data.gold import BARE, DOC, FORBIDDEN, Dataset, Gold, Kinds
 from karat.data.ids import (
     Bools,
     Floats,
@@ -96,6 +96,7 @@ class GoldBuilder(msgspec.Struct, eq=False):
             )
         if not self.distinct and Seen().add(self.queries) and len(set(self.queries)) < len(self.queries):
             raise self._repeated_query()
+        self._read_forbidden()
         self._judge_negatives()
         self._refuse_half_characters()
         self._refuse_empty_ids()
@@ -150,7 +151,7 @@ class GoldBuilder(msgspec.Struct, eq=False):
         more, owners = list[str](), list[int]()
         for at, named in enumerate(column):
             if named is not None:
-                column[at] = self._negative_ids(at, named)
+                column[at] = self._listed_ids(at, "negatives", named)
                 fresh = self._not_graded(at, column[at], slice(*starts[at : at + 2]))
                 more += fresh
                 owners += [at] * len(fresh)
@@ -169,23 +170,38 @@ class GoldBuilder(msgspec.Struct, eq=False):
             self.ungraded = np.append(np.asarray(self.ungraded, np.bool_), np.zeros(len(more), np.bool_))[order]
         self.counts = np.bincount(owner, minlength=len(self.queries))
 
-    def _negative_ids(self, at: int, named: Any) -> list[str]:
+    def _read_forbidden(self) -> None:
+        column = self.fields.get(FORBIDDEN)
+        if column is None:
+            return
+        starts = np.append(0, np.cumsum(self.counts)).tolist()
+        for at, named in enumerate(column):
+            if named is not None:
+                column[at] = self._listed_ids(at, FORBIDDEN, named)
+                self._refuse_relevant(at, FORBIDDEN, column[at], slice(*starts[at : at + 2]))
+
+    def _listed_ids(self, at: int, field: str, named: Any) -> list[str]:
         ids = named if isinstance(named, list) else [None]
         wrong = [i for i in ids if isinstance(i, bool) or not isinstance(i, (str, int)) or i == ""]
         if wrong:
             code, got = ("empty-id", None) if wrong[0] == "" else ("wrong-type", named)
-            raise self._error(at, "invalid value", code=code, field="negatives", expected="a list of ids", got=got)
+            raise self._error(at, "invalid value", code=code, field=field, expected="a list of ids", got=got)
         return list(dict.fromkeys(map(str, ids)))
 
     def _not_graded(self, at: int, negatives: list[str], own: slice) -> list[str]:
         """Negatives that the gold list does not name. Those that it names must have a grade that is not relevant."""
-        listed = dict(zip(as_list(self.ids[own]), self.grades[own], strict=True)) if negatives else {}
-        for place, item in enumerate(negatives):
-            if listed.get(item, 0) > 0:
-                what, hint = "this id is both gold and a negative", "remove it from one of the two lists"
-                field = f"negatives[{place}]"
-                raise self._error(at, what, code="contradiction", field=field, got=item, hint=hint)
+        listed = self._refuse_relevant(at, "negatives", negatives, own)
         return [item for item in negatives if item not in listed]
+
+    def _refuse_relevant(self, at: int, field: str, ids: list[str], own: slice) -> dict[str, float]:
+        """The grades of the gold list, which must not call one of these ids relevant."""
+        listed = dict(zip(as_list(self.ids[own]), self.grades[own], strict=True)) if ids else {}
+        for place, item in enumerate(ids):
+            if listed.get(item, 0) > 0:
+                what = f"this id is both gold and {'a negative' if field == 'negatives' else field}"
+                hint = "remove it from one of the two lists"
+                raise self._error(at, what, code="contradiction", field=f"{field}[{place}]", got=item, hint=hint)
+        return listed
 
     def _refuse_half_characters(self) -> None:
         for name, texts in (("query_id", self.queries), ("gold", self.ids)):

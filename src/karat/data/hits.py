@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from karat.data.ids import Ids
 
 # Columns of a hit that cost time and memory. They are read only on request.
-OPTIONAL_COLUMNS = frozenset({"text", "doc_version", "source", "tokens"})
+METADATA = "metadata"
+OPTIONAL_COLUMNS = frozenset({"text", "doc_version", "source", "tokens", METADATA})
 WRITTEN = "written"  # field of a query whose id the run spells differently: its spelling
 OTHER_TIMES = "other_times"  # field of a query whose rows have several times: which ones
 # What the user may say about scores: which end is best, or that the order of the hits is the ranking.

@@ -28,7 +28,7 @@ _NAMED: dict[str, ValueKind] = {"chunk_id": "text?", "id": "text?", "doc_id": "t
 _SPAN: dict[str, ValueKind] = {"quote": "other", "start": "other", "end": "other"}
 ITEMS = ListField("gold", {**_NAMED, "grade": "number", **_SPAN}, "id")
 _NAME_IT = "name a chunk_id; a passage (quote, or start and end) needs the doc_id of its document"
-_TEXTS = ("query", "evidence", "answer", "answer_span", "negatives")
+_TEXTS = ("query", "evidence", "answer", "answer_span", "negatives", "forbidden")
 _FIELDS = (*_TEXTS, "as_of", "conversation_id", "source", "entities")
 
 

@@ -28,6 +28,7 @@ class Hit(RankedId, gc=False):
     text: str | None = None
     source: str | None = None
     tokens: Count | None = None  # of the text, for metrics with a token budget
+    metadata: dict[str, Any] | None = None  # what rules about forbidden hits read
 
 
 class RunRecord(msgspec.Struct, kw_only=True, gc=False):

@@ -21,7 +21,7 @@ _ORIGIN = ("code_version", "code_date", "index_version", "chunker")  # provenanc
 # Settings that, like its version, change the meaning of a metric; runs that differ in them are not compared.
 _SETTINGS = ("missing", "doc_of", "k", "fuzzy_threshold", "min_score", "top_k", "no_future")
 # Later settings: included only if not the default, so that old runs keep their fingerprints.
-_LATER = {"score_width": 32, "ties": "id", "no_relevant": "undefined", "normalize_ids": False}
+_LATER = {"score_width": 32, "ties": "id", "no_relevant": "undefined", "normalize_ids": False, "forbid": ()}
 
 
 class RunHead(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ class LadderKeywords(TypedDict, total=False):
     doc_of: str
     normalize_ids: bool
     no_future: bool
+    forbid: tuple[str, ...]
     top_k: int | None
     fuzzy_threshold: float
     target_false_evidence: float

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from karat.data.attributes import CONVERSATION, cluster_numbers, segment_members, segment_titles, with_no_answer
 from karat.data.audit import Audit
+from karat.data.forbidden import check_rules, read_rules
 from karat.data.gold import Gold
 from karat.data.hits import Run, Ungrouped
 from karat.data.ids import DocRule
@@ -142,6 +143,8 @@ def _evaluation(
     gold = gold if labelling.prepare is None else labelling.prepare(gold)
     if asked.no_future and not any(gold.as_of):
         raise InputError("no query has a date", code="no-times", file=gold.label, field="as_of", hint=_NO_TIME)
+    if asked.forbid:
+        check_rules(read_rules(asked.forbid), lambda _: [], gold, np.zeros(0, np.int64))  # raises now
     segmented_by = segment_titles(gold, asked.segments)
     for name in segmented_by:
         segment_members(gold, name)  # raises for an unknown name now, not after scoring

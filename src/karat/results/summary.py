@@ -106,7 +106,7 @@ def _limits(scores: Scores, metric: Metric, sampling: Sampling) -> Limits:
     if metric.aggregate is not None:
         values = scores.values[str(metric)]
         return quantile_interval(values[~np.isnan(values)], metric.aggregate, sampling.level) or (None, None)
-    return mean_limits(scores.sums([str(metric)]), scores.ends(metric), sampling)
+    return mean_limits(scores.sums([str(metric)]), scores.ends(metric), sampling.strict if metric.exact else sampling)
 
 
 def farthest(low: Floats, high: Floats, defined: Bools) -> Range:

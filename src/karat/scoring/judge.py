@@ -89,6 +89,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
         hit_item=items,
         prices=rules.prices,
         score_width=rules.score_width,
+        forbid=rules.forbid,
         zero_without_gold=rules.no_relevant == "zero",
     )
 

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from karat.data.bulk import Bulk
+from karat.data.forbidden import read_rules
 from karat.data.gold import Gold
 from karat.data.hits import Hits
 from karat.data.ids import (
@@ -43,7 +44,8 @@ class Rules(CountingOptions):
     @property
     def needs(self) -> frozenset[str]:
         """Optional columns of hits."""
-        return frozenset({"doc_version"}) if self.no_future else frozenset()
+        versions = {"doc_version"} if self.no_future else set[str]()
+        return frozenset(versions | {rule.column for rule in read_rules(self.forbid)} if self.forbid else versions)
 
 
 class Judged(Bulk, frozen=True):
@@ -68,6 +70,7 @@ class Judged(Bulk, frozen=True):
     hit_item: Ints | None = None  # the gold item that each judged hit is; None = no judged hits
     prices: Prices | None = None
     score_width: int = 32  # bits of scores that were compared
+    forbid: tuple[str, ...] = ()  # rules about hits that a query must not get
     zero_without_gold: bool = False  # what queries without relevant gold score: 0, or undefined
 
     @property

@@ -22,6 +22,7 @@ from karat.scoring.judged import Judged, Rules
 from karat.scoring.list_hashes import DEPTHS, list_hashes
 from karat.scoring.metrics.base import INFINITE, Metric
 from karat.scoring.metrics.evidence import LOOKED, Covering
+from karat.scoring.metrics.forbidden import LEAKS, leaks
 from karat.scoring.name_watch import NameWatch, SeenNames
 from karat.scoring.overlap import ReturnedNames
 from karat.scoring.sources import SOURCES, returned_sources
@@ -201,6 +202,8 @@ def _odd_versions(judged: Judged) -> list[OddVersion]:
 def _said(judged: Judged, hits: Hits, name: str) -> list[Any]:
     if name == SOURCES:
         return returned_sources(judged)
+    if name == LEAKS:
+        return leaks(judged)
     return Covering.of(judged).looked() if name == LOOKED else hits.fields.get(name, [])
 
 

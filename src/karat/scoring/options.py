@@ -62,6 +62,12 @@ class CountingOptions(OptionList):
         "if no two ids become equal.",
     )
     no_future: bool = option(False, "Remove hits newer than their query's as_of before evaluation.")
+    forbid: tuple[str, ...] = option(
+        (),
+        "Hits that a query must not get, by their metadata in the run or the corpus: 'tenant != query.tenant', "
+        "'expires < query.as_of', 'licence = internal'. Measured by forbidden@k.",
+        metavar="RULE",
+    )
     top_k: int | None = option(None, "Keep only this many hits of each list.", ge=1, wrong="top_k must be 1 or more")
     fuzzy_threshold: float = option(
         THRESHOLD,

@@ -47,6 +47,11 @@ class Sampling(OptionList):
         """The quantiles at which the interval is cut off."""
         return (1 - self.level) / 2, (1 + self.level) / 2
 
+    @property
+    def strict(self) -> Sampling:
+        """The same with intervals that are never too narrow."""
+        return self.replace(method="strict")
+
     def saved(self, cluster: str | None) -> dict[str, Any]:
         """In the form of a saved file; `cluster`: the attribute by which queries belong together."""
         return {**values_of(self), "cluster": cluster}

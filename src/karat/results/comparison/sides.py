@@ -33,7 +33,7 @@ _SIDES = ("baseline", "candidate")
 # Settings that must be the same on both sides.
 SETTINGS = (
     *("missing", "doc_of", "k", "fuzzy_threshold", "score_width", "ties", "no_relevant"),
-    *("min_score", "top_k", "no_future", "normalize_ids"),
+    *("min_score", "top_k", "no_future", "normalize_ids", "forbid"),
 )
 
 

@@ -49,6 +49,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     rests_on: ClassVar[frozenset[Basis]] = frozenset({"order"})
     is_share: ClassVar[bool] = True  # between 0 and 1 it is shown in percent; a reciprocal rank is not a share
     by_text: ClassVar[str | None] = None  # the same metric for evidence texts instead of ids
+    exact: ClassVar[bool] = False  # its interval is never too narrow, whatever method is configured
     is_quality: ClassVar[bool] = True  # whether a change is better or worse; False: it only describes, as judged@k does
     version: ClassVar[int] = 1  # of the definition: increased whenever its numbers change
 

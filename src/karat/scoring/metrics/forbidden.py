@@ -1,0 +1,120 @@
+"""Metrics of forbidden hits: what a query must not get, such as another tenant's document."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from karat.data.forbidden import CheckedHits, check_rules, named_forbidden, read_rules
+from karat.data.gold import FORBIDDEN
+from karat.data.ids import Floats, Ints, take, take_list
+from karat.scoring.judged import Judged
+from karat.scoring.metrics.base import Basis, CutoffUse, Direction, Metric, share
+
+LEAKS = "leaks"  # name of the fact
+
+
+class Leak(NamedTuple):
+    """What one query got."""
+
+    ids: list[str]  # forbidden hits
+    unchecked: int  # hits that a rule could not check
+
+
+def check(judged: Judged, rows: Ints, query: Ints) -> CheckedHits:
+    """Checks some hits. `query`: of each hit, among the judged ones."""
+    assert judged.hits is not None
+    of_gold = judged.queries[query]
+    ids = take(judged.hits.ids, rows)
+    named = named_forbidden(judged.gold, of_gold, ids, lambda some: judged.docs_of(rows[some]))
+    hits, places = judged.hits, rows.tolist()
+
+    def column(name: str) -> list[Any]:
+        values = hits.columns.get(name)
+        return [None] * len(places) if values is None else [values[row] for row in places]
+
+    by_rule = check_rules(read_rules(judged.forbid), column, judged.gold, of_gold)
+    return CheckedHits(by_rule.forbidden | named, by_rule.unknown & ~named)
+
+
+def leaks(judged: Judged) -> list[Leak | None]:
+    """Forbidden hits of each query in its top k."""
+    if judged.hits is None:
+        return [None] * judged.n
+    query, rows = judged.top(judged.k)
+    found = check(judged, rows, query)
+    told: list[Leak | None] = [None] * judged.n
+    for at in np.flatnonzero(found.forbidden | found.unknown).tolist():
+        leak = told[query[at]] or Leak([], 0)
+        ids = take_list(judged.hits.ids, rows[at : at + 1]) if found.forbidden[at] else []
+        told[query[at]] = Leak([*leak.ids, *ids], leak.unchecked + int(found.unknown[at]))
+    return told
+
+
+class _Forbids(Metric, frozen=True, kw_only=True):
+    """What both metrics have in common."""
+
+    rests_on: ClassVar[frozenset[Basis]] = frozenset()
+    direction: ClassVar[Direction] = "lower"
+    cutoff: ClassVar[CutoffUse] = "required"
+    uses_hits = True
+
+    def lacks(self, judged: Judged) -> str | None:
+        if judged.forbid or any(judged.gold.fields.get(FORBIDDEN, ())):
+            return None
+        return "no query names forbidden ids, and no rule says what is forbidden (--forbid)"
+
+    def _counts(self, judged: Judged) -> tuple[Floats, Floats]:
+        """Forbidden hits and all hits in the top of each query."""
+        query, rows = judged.top(self.limit(judged))
+        found = check(judged, rows, query)
+        return judged.per_query(query[found.forbidden]), judged.per_query(query)
+
+    def _asked(self, judged: Judged) -> Floats:
+        """1 for queries that could get a forbidden hit, else NaN: with ids only, those that name some."""
+        if judged.forbid:
+            return np.ones(judged.n)
+        column = judged.gold.fields.get(FORBIDDEN) or [None] * len(judged.gold.queries)
+        return np.array([1.0 if column[row] else np.nan for row in judged.queries.tolist()])
+
+
+class Forbidden(_Forbids, frozen=True, kw_only=True):
+    """1 if a hit among the top k is forbidden, else 0; the mean is the leak rate.
+
+    Forbidden are the ids in a query's `forbidden` (a document's id forbids all of its chunks) and hits for which a
+    rule of `--forbid` holds. Its interval is exact (Clopper–Pearson): without a leak in n queries, at most about 3/n
+    of all queries leak. Undefined for a query that the run lacks and, with ids only, for one without `forbidden`.
+
+    >>> import karat
+    >>> gold = [{"query_id": query, "gold": ["a"], "forbidden": ["x"]} for query in "qr"]
+    >>> karat.evaluate({"q": ["a", "x"], "r": ["a", "b"]}, gold, ["forbidden@2", "forbidden_hits@2"]).means
+    {'forbidden@2': 0.5, 'forbidden_hits@2': 0.25}
+    """
+
+    name = "forbidden"
+    exact = True
+
+    def score(self, judged: Judged) -> Floats:
+        if judged.hits is None:
+            return np.full(judged.n, np.nan)
+        return (self._counts(judged)[0] > 0) * self._asked(judged)
+
+
+class ForbiddenHits(_Forbids, frozen=True, kw_only=True):
+    """Share of the top k hits that are forbidden; see `forbidden`.
+
+    Divides by the number of hits if that is less than k; undefined without hits.
+
+    >>> import karat
+    >>> gold = [{"query_id": "q", "gold": ["a"], "forbidden": ["x"]}]
+    >>> karat.evaluate({"q": ["a", "x#1", "x#2", "b"]}, gold, ["forbidden_hits@4"]).means
+    {'forbidden_hits@4': 0.5}
+    """
+
+    name = "forbidden_hits"
+
+    def score(self, judged: Judged) -> Floats:
+        if judged.hits is None:
+            return np.full(judged.n, np.nan)
+        return share(*self._counts(judged)) * self._asked(judged)
