@@ -137,11 +137,15 @@ def test_the_code_and_the_yaml_of_the_page_about_retrievers_work(
     exec(code, names)
     (record,) = run_retriever(names["search"], [{"query_id": "q", "query": "refund?", "gold": ["a"]}]).run
     assert record["topk"][0] == {"rank": 1, "chunk_id": "doc_123#p6", "score": 18.4}
-    (text,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
-    (tmp_path / "search.yaml").write_text(text)
     monkeypatch.setenv("SEARCH_KEY", "x")
-    settings = make_retriever(str(tmp_path / "search.yaml")).settings()
-    assert (settings["name"], settings["hits"], settings["method"]) == ("http", "response.docs", "POST")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://localhost/docs")
+    found = []
+    for text in re.findall(r"```yaml\n(.*?)```", page, re.S):
+        (tmp_path / "search.yaml").write_text(text)
+        found.append(make_retriever(str(tmp_path / "search.yaml")).settings())
+    http, postgres = found
+    assert (http["name"], http["hits"], http["method"]) == ("http", "response.docs", "POST")
+    assert (postgres["name"], postgres["url"], postgres["model"]) == ("postgres", "${DATABASE_URL}", "static")
 
 
 PLUGIN = """

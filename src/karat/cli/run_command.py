@@ -76,9 +76,9 @@ def command(
     """Run RETRIEVER over all queries and write a run log with hits, times, errors and settings.
 
     RETRIEVER is bm25, bm25:title, random, dense, hybrid, rerank, MODULE:CALLABLE, http://…, elasticsearch:URL,
-    opensearch:URL, qdrant:URL, postgres, langchain:MODULE:NAME, llama_index:MODULE:NAME, haystack:MODULE:NAME, or a YAML file;
-    with options as in 'hybrid(bm25(k1=1.2), dense, prefetch=100)'. docs/retrievers.md describes each. It can also be a
-    name under `retrievers:` in karat.yaml. Without RETRIEVER, all of those run, each into its own file.
+    opensearch:URL, qdrant:URL, postgres, langchain:MODULE:NAME, llama_index:MODULE:NAME, haystack:MODULE:NAME, or a
+    YAML file; with options as in 'hybrid(bm25(k1=1.2), dense, prefetch=100)'. docs/retrievers.md describes each. It can
+    also be a name under `retrievers:` in karat.yaml. Without RETRIEVER, all of those run, each into its own file.
 
     To continue a run that was stopped, run the same command again.
 
