@@ -69,6 +69,7 @@ SERVER = "http://127.0.0.1:1/x"
         (("labels", "judge", "pool.jsonl", "--model", "m", "--base-url", SERVER, "-o", "judge.jsonl"), "llm"),
         (("serve",), "web"),
         (("mcp",), "mcp"),
+        (("send", "wandb", "result.json"), "wandb"),
         (("eval", RUN, "-g", GOLD, "--engine", "spark"), "spark"),
         (("eval", "delta", "-g", GOLD), "delta"),
         (("eval", "run.jsonl.zst", "-g", GOLD), "zstd"),
@@ -120,6 +121,7 @@ def test_what_the_readme_calls_the_core_starts_without_any_extra(folder: Path) -
         "labels pool": (few, "-g", gold, "-o", "pooled.jsonl"),
         "labels merge": ("human.csv", "-g", gold, "-o", "gold_v2.jsonl"),
         "history": ("list",),
+        "send": ("mlflow:http://127.0.0.1:9", "saved.json", "--dry-run"),
         "check": (few, gold),
         "init": (),
     }
