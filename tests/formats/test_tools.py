@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import polars as pl
@@ -195,10 +197,10 @@ def test_qrels_are_labels(tmp_path: Path, karat_command: Any) -> None:
         read_labels(path)
 
 
-def test_a_dataset_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dataset_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a stand-in for the package; `make test-engines` uses the real one."""
-    package = tmp_path / "ir_datasets.py"
-    package.write_text(
+    package = ModuleType("ir_datasets")
+    exec(
         "from collections import namedtuple as n\n"
         "class D:\n"
         "    def has_queries(s): return True\n"
@@ -209,9 +211,10 @@ def test_a_dataset_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "    def scoreddocs_iter(s): return [n('S', 'query_id doc_id score')('1', *x) for x in (('a', 2), ('b', 1))]\n"
         "def load(name):\n"
         "    if name == 'broken': raise OSError('no connection')\n"
-        "    return {'set': D()}[name]\n"
+        "    return {'set': D()}[name]\n",
+        vars(package),
     )
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "ir_datasets", package)
     gold = karat.read_gold("ir_datasets:set")
     assert (gold.queries, gold.ids, gold.fields["query"]) == (["1"], ["b"], ["who"])
     assert karat.evaluate("ir_datasets:set", "ir_datasets:set", ["mrr"]).means["mrr"] == 0.5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
@@ -15,10 +14,8 @@ from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.kinds.table import table_header
 from karat.formats.records import decodable, is_json_lines
 
-# A file without any of these names is none of these.
-_TELLTALE = re.compile(
-    rb"user_input|contexts|ground_truth|retrieval_?context|input|vars|expect|testcases|tests|results", re.I
-)
+# A file without any of these names is none of these. Patterns are compiled when used: every start loads this file.
+_TELLTALE = (b"input", b"contexts", b"vars", b"xpect", b"test", b"results", b"request")
 _SHOWN = 20  # records to look at
 _DEEP = 6
 _OF_RAGAS = {"retrieved_contexts", "retrieved_context_ids", "reference_contexts", "reference_context_ids"}
@@ -27,8 +24,12 @@ _OLD_GOLD = {"ground_truth", "ground_truths"}
 _OF_DEEPEVAL_RUN = {"retrieval_context", "retrievalContext"}
 _OF_DEEPEVAL = {*_OF_DEEPEVAL_RUN, "source_file", "additional_metadata", "expected_tools", "expectedTools"}
 _OF_MLFLOW = {"expectations", "expected_retrieved_context"}
-_ASSERTED = re.compile(rb"^[ \t]*(?:-[ \t]+)?[\"']?(?:vars|tests)[\"']?[ \t]*:", re.M)
-_OF_PROMPTFOO = re.compile(rb"^[ \t]*(?:-[ \t]+)?[\"']?(?:vars|prompts|providers)[\"']?[ \t]*:", re.M)
+_ASSERTED = rb"^[ \t]*(?:-[ \t]+)?[\"']?(?:vars|tests)[\"']?[ \t]*:"
+_OF_PROMPTFOO = rb"^[ \t]*(?:-[ \t]+)?[\"']?(?:vars|prompts|providers)[\"']?[ \t]*:"
+
+
+def _may_be(source: Source) -> bool:
+    return not source.is_folder and any(name in source.head for name in _TELLTALE)
 
 
 class ToolFormat(Format):
@@ -37,9 +38,7 @@ class ToolFormat(Format):
     kinds: ClassVar[frozenset[Kind]] = frozenset({"run", "gold"})
 
     def recognises(self, source: Source, kind: Kind) -> bool:
-        if source.is_folder or not _TELLTALE.search(source.head):
-            return source.is_parquet and self.fits(opening(source), kind)
-        return self.fits(opening(source), kind)
+        return (source.is_parquet or _may_be(source)) and self.fits(opening(source), kind)
 
     def fits(self, said: dict[str, Any], kind: Kind) -> bool:
         """Whether records with these fields are of this tool, and a run or a gold set."""
@@ -119,10 +118,10 @@ class PromptfooFormat(ToolFormat):
     order = 16
 
     def recognises(self, source: Source, kind: Kind) -> bool:
-        if source.is_folder or source.is_parquet or not _TELLTALE.search(source.head):
+        if source.is_parquet or not _may_be(source):
             return False
-        if not source.looks_like_json and _ASSERTED.search(source.head):
-            return kind == "gold" and _OF_PROMPTFOO.search(source.head) is not None
+        if not source.looks_like_json and re.search(_ASSERTED, source.head, re.M):
+            return kind == "gold" and re.search(_OF_PROMPTFOO, source.head, re.M) is not None
         return self.fits(opening(source), kind)
 
     def fits(self, said: dict[str, Any], kind: Kind) -> bool:
@@ -165,6 +164,8 @@ def _records(source: Source) -> list[dict[str, Any]]:
 
 def _rows(source: Source) -> list[dict[str, Any]]:
     """The first rows of a text table. Empty cells are None."""
+    import csv
+
     header = table_header(source) or []
     text = source.head.decode("utf-8", "replace").lstrip()
     separator = max("\t,;", key=text.partition("\n")[0].count)
@@ -175,14 +176,10 @@ def _rows(source: Source) -> list[dict[str, Any]]:
     return [{name: value or None for name, value in zip(header, row, strict=False)} for row in rows or [header]]
 
 
-_DECODE = json.JSONDecoder().raw_decode
-_BETWEEN = re.compile(r"[\s,:]*")
-
-
 def _partial(text: str, at: int, deep: int) -> tuple[Any, int | None]:
     """A JSON value that may be cut off: what is there of it, and where it ends (None: it is cut off)."""
     try:
-        return _DECODE(text, at)
+        return json.JSONDecoder().raw_decode(text, at)
     except (ValueError, RecursionError):
         pass
     if not deep or text[at : at + 1] not in ("{", "["):
@@ -190,7 +187,7 @@ def _partial(text: str, at: int, deep: int) -> tuple[Any, int | None]:
     values: list[Any] = []
     end: int | None = at + 1
     while end is not None and len(values) < 2 * _SHOWN:
-        found = _BETWEEN.match(text, end)
+        found = re.compile(r"[\s,:]*").match(text, end)
         at_next = end if found is None else found.end()
         if text[at_next : at_next + 1] in ("", "}", "]"):
             break
