@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from karat.cli.help import KaratCommand
-from karat.cli.live import ask_live, live_options, show_without_gold, take_live
+from karat.cli.live import ask_live, live_options, take_live
 from karat.cli.options import (
     Count,
     metric_option,
@@ -91,9 +91,6 @@ def command(
         check_outputs(outputs, gold, live["queries"], options=options)
         asked = ask_live(runs, gold, live, options)
         sides_given, gold = asked.runs, asked.gold
-        if gold is None:
-            show_without_gold(asked, as_json, outputs)
-            return
     else:
         sides_given = [named(run) or run for run in runs]
         check_outputs(outputs, *sides_given, gold, options=options)

@@ -25,7 +25,7 @@ max_errors_option: Final = click.option(
     help="Exit with code 2 if a larger share of the queries failed, earlier attempts included.",
 )
 _ONLY_LIVE = (
-    *("queries", "keep", "overwrite", "retry_failed", "depth", "workers", "timeout", "warm_up", "max_errors"),
+    *("queries", "keep", "overwrite", "retry_failed", "list_depth", "workers", "timeout", "warm_up", "max_errors"),
 )
 _PASSED = ("keep", "overwrite", "retry_failed", "workers", "timeout", "warm_up")
 live_options: Final = all_of(
@@ -34,7 +34,7 @@ live_options: Final = all_of(
     click.option("--keep", metavar="FOLDER", help="With --live: save the run logs here, or continue those there."),
     click.option("--overwrite", is_flag=True, help="With --keep: start again instead of continuing."),
     click.option("--retry-failed", is_flag=True, help="With --keep: ask the queries again that failed earlier."),
-    click.option("--depth", type=Count(1), default=50, show_default=True, help="With --live: hits per query."),
+    click.option("--list-depth", type=Count(1), default=50, show_default=True, help="With --live: hits per query."),
     click.option("--workers", type=Count(1), default=1, show_default=True, help="With --live: concurrent queries."),
     click.option("--timeout", type=float, default=30.0, show_default=True, metavar="S", help="With --live: per query."),
     click.option("--warm-up", type=Count(0), default=3, show_default=True, help="With --live: untimed queries."),
@@ -48,7 +48,6 @@ class Live(NamedTuple):
 
     runs: list[Any]
     gold: str | None
-    depth: int
 
 
 def take_live(options: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +95,7 @@ def ask_live(specs: Sequence[str], gold: str | None, live: Mapping[str, Any], op
             questions,
             systems=[spec if spec in listed else None for spec in specs],
             corpus=searched,
-            k=live["depth"],
+            k=live["list_depth"],
             progress=counting,
             **{name: live[name] for name in _PASSED},
         )
@@ -108,15 +107,7 @@ def ask_live(specs: Sequence[str], gold: str | None, live: Mapping[str, Any], op
         tell(done, done.run if live["keep"] else None)
     for done in found:
         refuse_failures(done, done.run if live["keep"] else None, live["max_errors"])
-    return Live([done.run for done in found], None if has_no_gold else gold or asked, live["depth"])
-
-
-def show_without_gold(asked: Live, as_json: bool, outputs: Sequence[str]) -> None:
-    from karat.cli.scoring import show
-    from karat.report.systems import side_by_side_report
-    from karat.systems.side_by_side import side_by_side
-
-    show([side_by_side(asked.runs, asked.depth)], side_by_side_report, as_json, outputs)
+    return Live([done.run for done in found], None if has_no_gold else gold or asked)
 
 
 def tell(done: Finished, output: str | None) -> None:

@@ -7,7 +7,6 @@ from karat.report.cells import table, texts
 from karat.report.overview import data_name, run_names
 from karat.results.numbers import counted, difference, interval, p_value, points, titled, written
 from karat.systems.ladder import Ladder, Rung
-from karat.systems.side_by_side import SideBySide
 from karat.systems.stress.stress import Stress, StressRow
 
 _LISTS = {"topk": "final lists", "raw": "raw lists", "topk_original": "lists of the original query"}
@@ -51,19 +50,6 @@ def _rung_row(rung: Rung, at: int, unit: str) -> list[Cell]:
         steps.append(None if found is None else difference(found.delta, unit, (found.low, found.high), 1))
     name = rung.system if rung.baseline else f"→ {rung.system}"
     return [name, written(value.mean, shown), interval(value.low, value.high, shown), *steps]
-
-
-def side_by_side_report(found: SideBySide) -> Report:
-    titles = ["system", "failed", "median time", "90 % are below", "different lists", "different first hits"]
-    rows: list[list[Cell]] = []
-    for one in found.systems:
-        times = [written(ms, "ms") for ms in (one.latency_p50, one.latency_p90)]
-        rows.append([one.system, one.failed, *times, one.different, one.different_first])
-    note = f"different: among the queries that both answered, compared with {found.systems[0].system}."
-    missing = Text("These queries have no judgements, so there are no metrics. Add --gold GOLD to compare quality.")
-    section = Section("side_by_side", "Side by side", [table(titles, rows, note), missing])
-    names = " and ".join(one.system for one in found.systems)
-    return Report(f"{names}: {counted(found.queries)}, {found.k} hits each", [section])
 
 
 def stress_report(found: Stress) -> Report:

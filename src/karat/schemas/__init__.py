@@ -23,7 +23,6 @@ _KINDS = {
     "run-log": "karat.formats.run_records:RunRecord",
     "selftest": "karat.gates.selftest:SelfTest",
     "ship-criteria": "karat.gates.criteria:CriteriaFile",
-    "side-by-side": "karat.systems.side_by_side:SideBySide",
     "stress": "karat.systems.stress.stress:Stress",
     "sweep": "karat.results.sweep:Sweep",
     "triage": "karat.results.queries.triage:Triage",

@@ -3,40 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
-import numpy as np
-
-from karat import __version__
 from karat.data.corpus import Corpus
-from karat.data.saved import SavedObject
 from karat.errors import ConfigError
 from karat.formats.corpus import read_corpus
 from karat.retrievers.specs import make_retriever
 from karat.systems.run import Finished, Progress, Running, ask_all, check_settings, questions_of, title_of_system
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """How one system answered. `different` and `different_first` count queries, compared with the first system."""
-
-    system: str
-    failed: int
-    latency_p50: float | None  # milliseconds; of the queries that did not fail
-    latency_p90: float | None
-    different: int | None = None  # lists of which both answered, with other hits or in another order
-    different_first: int | None = None
-
-
-class SideBySide(SavedObject, frozen=True, kw_only=True):
-    """What `karat compare --live` knows without gold: errors, times, and how many lists differ."""
-
-    schema: Literal["karat/side-by-side/1"] = "karat/side-by-side/1"
-    queries: int
-    k: int
-    systems: list[Asked]
 
 
 def run_side_by_side(
@@ -101,35 +76,3 @@ def _free(name: str, taken: Sequence[str]) -> str:
 
 def _file_name(system: str) -> str:
     return re.sub(r"[^\w.-]+", "_", system).strip("_") + ".jsonl"
-
-
-def side_by_side(runs: Iterable[Any], k: int) -> SideBySide:
-    """Compare runs without gold, as `run_side_by_side` returns them; the first is compared with all others."""
-    listed = [_records(run) if isinstance(run, str) else run for run in runs]
-    first = {record["query_id"]: record for record in listed[0]}
-    systems = [_asked(records, first if records is not listed[0] else None) for records in listed]
-    return SideBySide(karat=__version__, queries=len(first), k=k, systems=systems)
-
-
-def _records(log: str) -> list[dict[str, Any]]:
-    return [msgspec.json.decode(line) for line in Path(log).read_bytes().splitlines()]
-
-
-def _asked(records: list[dict[str, Any]], first: dict[str, dict[str, Any]] | None) -> Asked:
-    answered = [record for record in records if "error" not in record]
-    stages = [record["latency_ms"] for record in answered if record.get("latency_ms")]
-    times = [ms["total"] if "total" in ms else sum(ms.values()) for ms in stages]
-    p50, p90 = (float(np.percentile(times, share)) if times else None for share in (50, 90))
-    found = Asked(records[0]["system"], len(records) - len(answered), p50, p90)
-    if first is None:
-        return found
-    both = [(_ids(first[r["query_id"]]), _ids(r)) for r in answered if "error" not in first[r["query_id"]]]
-    return msgspec.structs.replace(
-        found,
-        different=sum(one != other for one, other in both),
-        different_first=sum(one[:1] != other[:1] for one, other in both),
-    )
-
-
-def _ids(record: dict[str, Any]) -> list[str]:
-    return [hit["chunk_id"] for hit in record["topk"]]
