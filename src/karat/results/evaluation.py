@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from karat.data.audit import Audit
 from karat.data.corpus import DescribedRun
 from karat.data.gold import Gold
-from karat.data.hits import LentRun, NoLists, Run, Ungrouped
+from karat.data.hits import LentRun, NoLists, Run, Ungrouped, is_other_list
 from karat.data.ids import DocRule
 from karat.data.normal_ids import IdNormalizer, NormalizedRun, near_queries
 from karat.data.passages.resolve import in_corpus, resolve
@@ -193,6 +193,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
     def _request(self, views: Mapping[View, list[Metric]], plan: Need) -> PassRequest:
         """What must be read from the run itself."""
         own, own_lists = View.own(self.rules), {OWN, RAW, ORIGINAL} - self.lent.keys()
+        own_lists |= {view.lists for view in views if is_other_list(view.lists)} - self.lent.keys()
         here = {view: _needing_hits(metrics) for view, metrics in views.items() if view.lists in own_lists}
         # With very many queries, the few lists that are shown are read again.
         lists = plan.lists if len(self.gold.queries) <= KEEP_LISTS else 0
