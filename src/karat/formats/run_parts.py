@@ -18,7 +18,7 @@ from karat.data.packed_ids import WORD, first_empty
 from karat.errors import InputError, meant
 from karat.formats.json_lines import Columns, LineTable
 from karat.formats.records import Records, column, extra_columns, has_field, pick
-from karat.formats.run_records import Hit, RunRecord, Step, union_of
+from karat.formats.run_records import Hit, RunRecord, RunStep, union_of
 from karat.formats.timestamps import TIMES, OddTime, latencies, refuse_impossible, with_times
 
 if TYPE_CHECKING:
@@ -400,7 +400,7 @@ class Slice(ListSlice):
         return columns
 
 
-def step_facts(steps: list[Step] | None) -> list[dict[str, Any]] | None:
+def step_facts(steps: list[RunStep] | None) -> list[dict[str, Any]] | None:
     """What each step of a query says beside its hits."""
     if not steps:
         return None

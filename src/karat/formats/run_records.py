@@ -31,7 +31,7 @@ class Hit(RankedId, gc=False):
     tokens: Count | None = None  # of the text, for metrics with a token budget
 
 
-class Step(msgspec.Struct, kw_only=True, gc=False):
+class RunStep(msgspec.Struct, kw_only=True, gc=False):
     """One of several searches for a query, by an agent or a fan-out."""
 
     query: str | None = None
@@ -41,7 +41,7 @@ class Step(msgspec.Struct, kw_only=True, gc=False):
     name: str | None = None
 
 
-class SlimStep(Step, kw_only=True, gc=False):
+class SlimRunStep(RunStep, kw_only=True, gc=False):
     """A step read for ids, ranks and scores only."""
 
     topk: list[str | int | RankedId]  # type: ignore[assignment]
@@ -52,7 +52,7 @@ class RunRecord(msgspec.Struct, kw_only=True, gc=False):
 
     query_id: str | int | None = None
     topk: list[str | int | Hit]  # may be left out if there are steps: then it is their union
-    steps: list[Step] | None = None
+    steps: list[RunStep] | None = None
     step: int | None = None  # in lines with one step each: its number
     system: str | None = None
     k_raw: int | None = None
@@ -90,7 +90,7 @@ def slim_record(lists: frozenset[str]) -> type[SlimRecord]:
     if not lists:
         return SlimRecord
     fields: list[Any] = [(name, list[str | int | RankedId] | None, None) for name in sorted(lists - {STEPS})]
-    fields += [(STEPS, list[SlimStep] | None, None)] if STEPS in lists else []
+    fields += [(STEPS, list[SlimRunStep] | None, None)] if STEPS in lists else []
     return msgspec.defstruct("SlimRecord", fields, bases=(SlimRecord,), kw_only=True, gc=False)  # type: ignore[return-value]
 
 

@@ -13,7 +13,7 @@ from karat.errors import InputError, shorten
 from karat.formats.json_lines import LineTable
 from karat.formats.records import RecordDecoder, column, decode_record
 from karat.formats.run_parts import SystemRecords
-from karat.formats.run_records import RunRecord, Step, union_of
+from karat.formats.run_records import RunRecord, RunStep, union_of
 
 _BATCH = 1000
 
@@ -39,7 +39,7 @@ def _with_union(value: Any) -> dict[str, Any] | None:
     steps = value.get(STEPS) if isinstance(value, dict) and "topk" not in value else None
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
         return None
-    return {**value, "topk": union_of(msgspec.convert(steps, list[Step]))}
+    return {**value, "topk": union_of(msgspec.convert(steps, list[RunStep]))}
 
 
 class _Steps:
@@ -69,7 +69,7 @@ class _Steps:
         if not numbered:
             return self.lines[None][0], first_line
         records = [record for _, record in numbered]
-        steps = [Step(query=r.query, topk=r.topk, latency_ms=r.latency_ms, usage=r.usage) for r in records]
+        steps = [RunStep(query=r.query, topk=r.topk, latency_ms=r.latency_ms, usage=r.usage) for r in records]
         if None in self.lines:
             return replace(self.lines[None][0], steps=steps), first_line
         used = [one for record in records for one in record.usage or ()]

@@ -25,9 +25,12 @@ class Redaction:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         """A pattern is a built-in name (email, phone, card, ip, iban), a regular expression, or NAME=EXPRESSION."""
-        self._rules: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = []
+        self._rules: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = []
+        self.names: list[str] = []  # for display: an expression may itself be personal data
         for pattern in patterns:
-            self._rules.append(_rule(pattern))
+            name, compiled, shown = _rule(pattern)
+            self.names += [name] if name not in self.names else []
+            self._rules.append((compiled, shown))
 
     def text(self, text: str) -> str:
         for pattern, shown in self._rules:
@@ -43,10 +46,11 @@ class Redaction:
         return [self.of(one, keep=keep) for one in value] if isinstance(value, list) else value
 
 
-def _rule(pattern: str) -> tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]:
+def _rule(pattern: str) -> tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]]:
+    """Its name, the expression, and what is written instead."""
     if pattern in _BUILT_IN:
         shown = f"[{pattern}]"
-        return re.compile(_BUILT_IN[pattern]), _card if pattern == "card" else lambda found: shown
+        return pattern, re.compile(_BUILT_IN[pattern]), _card if pattern == "card" else lambda found: shown
     named = _NAMED.fullmatch(pattern)
     name, expression = (named[1], named[2]) if named else ("redacted", pattern)
     try:
@@ -62,7 +66,7 @@ def _rule(pattern: str) -> tuple[re.Pattern[str], str | Callable[[re.Match[str]]
     if compiled.fullmatch(""):
         what, hint = "the pattern matches the empty text", "write an expression for at least one character"
         raise ConfigError(what, code="bad-setting", field="redact", got=pattern, hint=hint)
-    return compiled, lambda found: f"[{name}]"
+    return name, compiled, lambda found: f"[{name}]"
 
 
 def _card(found: re.Match[str]) -> str:

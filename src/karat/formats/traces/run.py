@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,9 +86,9 @@ class TraceRun(RunLog):
 
     def _parts(self, columns: frozenset[str], lists: frozenset[str]) -> Iterator[SystemRecords]:
         decoder = RecordDecoder(RunRecord)
-        whole, seen = Audit(), _FirstOnly()
+        whole, seen = Audit(), FirstSeen()
         system = ""
-        for batch in _batches(trace_records(self._records, self._options, whole)):
+        for batch in in_batches(trace_records(self._records, self._options, whole)):
             named = list(filter(self._name, batch))
             first = seen.pick([(one.record.get("system", ""), one.record["query_id"]) for one in named])
             records: list[RunRecord] = []
@@ -98,7 +98,7 @@ class TraceRun(RunLog):
                 if not is_first:
                     self._count(one, "repeated_traces", one.record["query_id"])
                     continue
-                self._name_hits(one)
+                name_hits(one.record, self._chunks, self._audit_of(one))
                 records.append(decode_record(decoder, one.record, self.label, one.line))
                 lines.append(one.line)
             if records:
@@ -106,8 +106,10 @@ class TraceRun(RunLog):
         self._audits.setdefault(system, Audit()).merge(whole)  # of the whole file
 
     def _count(self, one: TraceRecord, code: str, example: str) -> None:
-        audit = self._audits.setdefault(one.record.get("system", ""), Audit())
-        audit.count(code, 1, [shorten(example, 60)])
+        self._audit_of(one).count(code, 1, [shorten(example, 60)])
+
+    def _audit_of(self, one: TraceRecord) -> Audit:
+        return self._audits.setdefault(one.record.get("system", ""), Audit())
 
     def _name(self, one: TraceRecord) -> bool:
         """Set the query of a record; False if it may be any of several queries of the gold set."""
@@ -127,33 +129,36 @@ class TraceRun(RunLog):
         record["query_id"] = found[0] if found else normal_text(text) if names is None else text
         return True
 
-    def _name_hits(self, one: TraceRecord) -> None:
-        """Give an id to every hit that has none."""
-        lists = [one.record["topk"], one.record.get("raw", ()), *(s["topk"] for s in one.record.get("steps", ()))]
-        for at, hits in enumerate(lists):
-            for hit in hits:
-                if "chunk_id" not in hit and "doc_id" not in hit:
-                    code, hit["chunk_id"] = self._id(hit)
-                    if at == 0:
-                        self._count(one, code, f"{one.record['query_id']}: {shorten(hit.get('text', ''), 40)}")
 
-    def _id(self, hit: dict[str, Any]) -> tuple[str, str]:
-        text = hit.get("text")
-        if text is None:
-            return "nameless_hits", f"(no id) {hit['rank']}"
-        if self._chunks is None:
-            return "text_ids", text
-        found = self._chunks.only(text)
-        return ("texts_unknown", text) if found is None else ("ids_by_text", found)
+def name_hits(record: dict[str, Any], chunks: TextIndex | None, audit: Audit) -> None:
+    """Give an id to every hit of a record that has none: that of the chunk with the same text, else the text."""
+    lists = [record["topk"], record.get("raw", ()), *(step["topk"] for step in record.get("steps", ()))]
+    for at, hits in enumerate(lists):
+        for hit in hits:
+            if "chunk_id" in hit or "doc_id" in hit:
+                continue
+            code, hit["chunk_id"] = _id_of(hit, chunks)
+            if at == 0:
+                audit.count(code, 1, [f"{record['query_id']}: {shorten(hit.get('text', ''), 40)}"])
 
 
-class _FirstOnly:
+def _id_of(hit: dict[str, Any], chunks: TextIndex | None) -> tuple[str, str]:
+    text = hit.get("text")
+    if text is None:
+        return "nameless_hits", f"(no id) {hit['rank']}"
+    if chunks is None:
+        return "text_ids", text
+    found = chunks.only(text)
+    return ("texts_unknown", text) if found is None else ("ids_by_text", found)
+
+
+class FirstSeen:
     """Which names come for the first time. Each is kept as a hash, in 8 bytes."""
 
     def __init__(self) -> None:
         self._blocks: list[Any] = []  # sorted, and each more than twice as long as the next
 
-    def pick(self, names: list[tuple[str, str]]) -> list[bool]:
+    def pick(self, names: Sequence[Hashable]) -> list[bool]:
         hashes = [hash(name) for name in names]
         new = np.array(hashes, np.int64)
         known = np.zeros(len(new), np.bool_)
@@ -171,7 +176,8 @@ class _FirstOnly:
         return first
 
 
-def _batches(records: Iterable[TraceRecord]) -> Iterator[list[TraceRecord]]:
+def in_batches(records: Iterable[TraceRecord]) -> Iterator[list[TraceRecord]]:
+    """Some records at a time."""
     batch: list[TraceRecord] = []
     for one in records:
         batch.append(one)
