@@ -1,8 +1,8 @@
 """Exports of traces, made with the real SDKs: `python tests/support/trace_exports.py FOLDER` writes one file per tool.
 
 The same small help desk is traced with every tool: a question with one search, one with a reranker, one that an agent
-answers with two searches, and one whose search fails. `tests/formats/traces/` has the files; `tests/engines/` makes them
-again with the installed versions and compares what is read.
+answers with two searches, and one whose search fails. `tests/formats/traces/` has the files. `tests/engines/` makes
+them again with the installed versions and compares what is read.
 """
 
 from __future__ import annotations
@@ -361,4 +361,4 @@ def write(name: str, folder: Path) -> Path:
 
 if __name__ == "__main__":
     for name in sys.argv[2:] or EXPORTS:
-        print(write(name, Path(sys.argv[1])))
+        write(name, Path(sys.argv[1]))

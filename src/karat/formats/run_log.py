@@ -85,7 +85,7 @@ class RunLog(Run):
         slices: dict[str, Slice] = {}
         seen: dict[str, Seen] = {}  # the queries of each system
         with no_gc():
-            for part in self._listed(self._joined(self._parts(columns, lists), columns)):
+            for part in self._listed(self._joined(self._parts(columns, lists), columns, lists)):
                 self._note_provenance(part)
                 found.add(self._hits)
                 if self._system not in (None, part.system):
@@ -209,9 +209,11 @@ class RunLog(Run):
         other._names, other._whole = self._names, True
         return other
 
-    def _joined(self, parts: Iterator[SystemRecords], columns: frozenset[str]) -> Iterator[SystemRecords]:
+    def _joined(
+        self, parts: Iterator[SystemRecords], columns: frozenset[str], lists: frozenset[str]
+    ) -> Iterator[SystemRecords]:
         """All records, with those of single steps joined by query."""
-        decoder = self._decoder(columns, frozenset({STEPS}))
+        decoder = self._decoder(columns, lists)
         return join_steps(self._watched(parts), decoder, whole=self._whole)
 
     def _watched(self, parts: Iterator[SystemRecords]) -> Iterator[SystemRecords]:

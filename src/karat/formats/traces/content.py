@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
@@ -48,10 +48,10 @@ def question_in(value: Any, depth: int = _DEEP) -> str | None:
         return value if value.strip() and value != _HIDDEN else None
     if isinstance(value, list):
         return _of_messages(value, depth)
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return None
     fields = value.get("kwargs") if value.get("type") == "constructor" else None
-    if isinstance(fields, Mapping):  # how LangChain writes objects
+    if isinstance(fields, dict):  # how LangChain writes objects
         return question_in(fields.get("content"), depth - 1)
     for name in (*_QUESTION, *_WRAPPED):
         if name in value and (found := question_in(value[name], depth - 1)) is not None:
@@ -61,7 +61,7 @@ def question_in(value: Any, depth: int = _DEEP) -> str | None:
 
 def _of_messages(values: list[Any], depth: int) -> str | None:
     flat = [one for value in values[:_MOST] for one in (value if isinstance(value, list) else [value])]
-    asked = [one for one in flat if isinstance(one, Mapping) and _role(one) in _PEOPLE]
+    asked = [one for one in flat if isinstance(one, dict) and _role(one) in _PEOPLE]
     for one in reversed(asked):
         if (found := question_in(one.get("content", one.get("parts", one)), depth - 1)) is not None:
             return found
@@ -88,18 +88,21 @@ class DocumentFields(msgspec.Struct, frozen=True):
         if isinstance(document, (str, int)) and not isinstance(document, bool):
             text = str(document)
             return ({"text": text} if is_text(text) else {"chunk_id": text}) if text.strip() else None
-        if not isinstance(document, Mapping):
+        if not isinstance(document, dict):
             return None
         for inner in ("document", "node", "kwargs"):  # OpenInference, LlamaIndex, LangChain
-            if isinstance(document.get(inner), Mapping):
+            if isinstance(document.get(inner), dict):
                 document = {**document, "id": None, **document[inner]}
         metadata = opened(document.get("metadata"))
-        places = [document, metadata] if isinstance(metadata, Mapping) else [document]
+        places = [document, metadata] if isinstance(metadata, dict) else [document]
+        if not self.paths:
+            chunk, doc = _first(_IDS, places, _id), _first(_DOCS, places, _id)
+            return _hit(chunk, doc, _first(_SCORES, places, _number), _first(_TEXTS, places[:1], _text))
         said = {name: _dug(places, path) for name, path in self.paths.items()}
         return _hit(
             _id(said.get("chunk_id")) or _first(_IDS, places, _id),
             _id(said.get("doc_id")) or _first(_DOCS, places, _id),
-            said["score"] if said.get("score") is not None else _first(_SCORES, places, _number),
+            _number(said.get("score")) if said.get("score") is not None else _first(_SCORES, places, _number),
             _text(said.get("text")) or _first(_TEXTS, places[:1], _text),
         )
 
@@ -108,15 +111,23 @@ def _dug(places: Iterable[Any], path: str) -> Any:
     return next((found for at in places if (found := dig(at, path)) is not None), None)
 
 
-def _hit(chunk: Any, doc: Any, score: Any, text: Any) -> dict[str, Any]:
-    found = {"chunk_id": _id(chunk), "doc_id": _id(doc), "score": _number(score), "text": _text(text)}
-    if found["doc_id"] == found["chunk_id"]:
-        found["doc_id"] = None
-    return {name: value for name, value in found.items() if value is not None}
+def _hit(chunk: str | None, doc: str | None, score: float | None, text: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {} if chunk is None else {"chunk_id": chunk}
+    if doc is not None and doc != chunk:
+        found["doc_id"] = doc
+    if score is not None:
+        found["score"] = score
+    if text is not None:
+        found["text"] = text
+    return found
 
 
-def _first(names: Iterable[str], places: Iterable[Mapping[str, Any]], read: Any) -> Any:
-    return next((found for at in places for name in names if (found := read(at.get(name))) is not None), None)
+def _first(names: Iterable[str], places: Iterable[Mapping[str, Any]], read: Callable[[Any], Any]) -> Any:
+    for at in places:
+        for name in names:
+            if name in at and (found := read(at[name])) is not None:
+                return found
+    return None
 
 
 def _id(value: Any) -> str | None:
@@ -155,7 +166,7 @@ def documents_in(value: Any, fields: DocumentFields, depth: int = _DEEP) -> list
     if isinstance(value, list):
         found = [hit for one in value[:_MOST] if (hit := fields.of(one)) is not None]
         return found if found or not value else None
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         for name in _LISTS:
             if name in value and (listed := documents_in(value[name], fields, depth - 1)) is not None:
                 return listed
@@ -164,15 +175,16 @@ def documents_in(value: Any, fields: DocumentFields, depth: int = _DEEP) -> list
 
 def numbered(attributes: Mapping[str, Any], prefix: str) -> list[Any] | None:
     """The entries of a list that is written as flat attributes, `prefix.0.document.id`, or as itself."""
-    listed = opened(dig(attributes, prefix))
-    if isinstance(listed, list):
-        return listed
-    found: dict[int, dict[str, Any]] = {}
     start = prefix + "."
-    for name, value in attributes.items():
-        number, dot, rest = name.removeprefix(start).partition(".") if name.startswith(start) else ("", "", "")
-        if dot and number.isascii() and number.isdecimal() and len(number) < 7:
-            found.setdefault(int(number), {})[rest.removeprefix("document.")] = value
+    flat = [name for name in attributes if name.startswith(start)]
+    if not flat:
+        listed = opened(dig(attributes, prefix))
+        return listed if isinstance(listed, list) else None
+    found: dict[int, dict[str, Any]] = {}
+    for name in flat:
+        number, _, rest = name[len(start) :].partition(".")
+        if rest and number.isascii() and number.isdecimal() and len(number) < 7:
+            found.setdefault(int(number), {})[rest.removeprefix("document.")] = attributes[name]
     return [found[at] for at in sorted(found)] if found else None
 
 

@@ -53,7 +53,7 @@ _PROMPT = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token
 _COMPLETION = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")
 _TOTALS = ("mlflow.chat.tokenUsage", "langfuse.observation.usage_details", "usage_details", "usage_metadata")
 _IN, _OUT = ("input_tokens", "prompt_tokens", "input"), ("output_tokens", "completion_tokens", "output")
-_METADATA = ("metadata", "langfuse.trace.metadata", "langfuse.observation.metadata")
+_METADATA = re.compile(r"(?:langfuse\.(?:trace|observation)\.)?metadata(?:\.(.+))?", re.S)
 # Attributes with content, which is read by itself, and those that tools write for themselves.
 _CONTENT = re.compile(
     r"(input|output|retrieval\.documents|reranker|llm|embedding|gen_ai\.(input|output|retrieval|usage)|mlflow\.\w+"
@@ -112,12 +112,12 @@ class SpanReader:
         if isinstance(value, list):
             for one in value:
                 yield from self.spans(one, line)
-        elif isinstance(value, Mapping) and (read := _form(value)) is not None:
+        elif isinstance(value, dict) and (read := _form(value)) is not None:
             for found in read(self, value):
                 found.line = line
                 yield found
         else:
-            raise NotSpans(shorten(", ".join(map(str, value)) if isinstance(value, Mapping) else value, 80))
+            raise NotSpans(shorten(", ".join(map(str, value)) if isinstance(value, dict) else value, 80))
 
     # Each form. Names of fields are those that the tools write.
 
@@ -147,27 +147,28 @@ class SpanReader:
         info, data = _object(value, "info"), opened(value.get("data"))
         about = {**_scalars(_object(info, "tags")), **_scalars(_object(info, "trace_metadata"))}
         trace = info.get("trace_id", info.get("request_id"))
-        for span in _list(data if isinstance(data, Mapping) else {}, "spans"):
-            found = self.plain({**span, "trace_id": trace or span.get("trace_id")}, {})
+        for span in _list(data if isinstance(data, dict) else {}, "spans"):
+            found = self.plain(
+                {**span, "trace_id": trace or span.get("trace_id")} if isinstance(span, dict) else span, {}
+            )
             found.attributes = {**about, **found.attributes} if found.parent is None else found.attributes
             yield found
 
     def mlflow_row(self, value: Mapping[str, Any]) -> Iterator[Span]:
         """A row of the table of `mlflow.search_traces`."""
         trace = opened(value["trace"])
-        if isinstance(trace, Mapping) and "data" in trace:
+        if isinstance(trace, dict) and "data" in trace:
             yield from self.mlflow(trace)
 
     def langsmith(self, value: Mapping[str, Any]) -> Iterator[Span]:
         runs = [value]
-        while runs:
-            run = runs.pop(0)
-            runs += [child for child in _list(run, "child_runs") if isinstance(child, Mapping)]
+        for run in runs:
+            runs += [child for child in _list(run, "child_runs") if isinstance(child, dict)]
             extra = _object(run, "extra")
             metadata = _object(extra, "metadata")
             tokens = {"input": run.get("prompt_tokens"), "output": run.get("completion_tokens")}
             outputs = run.get("outputs")
-            usage = outputs.get("usage_metadata") if isinstance(outputs, Mapping) else None
+            usage = outputs.get("usage_metadata") if isinstance(outputs, dict) else None
             attributes = {
                 **metadata,
                 "query_id": metadata.get("query_id", run.get("reference_example_id")),
@@ -192,7 +193,7 @@ class SpanReader:
         metadata = opened(value.get("metadata"))
         model = said("providedModelName", "provided_model_name") or value.get("model")
         attributes = {
-            **(metadata if isinstance(metadata, Mapping) else {}),
+            **(metadata if isinstance(metadata, dict) else {}),
             "usage_details": said("usageDetails", "usage_details") or value.get("usage"),
             "gen_ai.request.model": model,
             "input": value.get("input"),
@@ -211,11 +212,11 @@ class SpanReader:
         trace = value.get("id")
         own = {"trace_id": trace, "span_id": f"trace {trace}", "name": value.get("name"), "input": value.get("input")}
         metadata = opened(value.get("metadata"))
-        attributes = {**(metadata if isinstance(metadata, Mapping) else {}), "input": value.get("input")}
+        attributes = {**(metadata if isinstance(metadata, dict) else {}), "input": value.get("input")}
         yield self.plain({**own, "attributes": attributes}, {})
         for one in _list(value, "observations"):
-            if isinstance(one, Mapping):
-                for span in self.langfuse(one):
+            if isinstance(one, dict):
+                for span in self.langfuse({**one, "traceId": trace}):
                     span.parent = span.parent or f"trace {trace}"
                     yield span
 
@@ -232,7 +233,7 @@ class SpanReader:
 
     def plain(self, span: Any, about: Mapping[str, Any]) -> Span:
         """A span of any tool, under the names of OpenTelemetry. `about`: attributes of its resource."""
-        if not isinstance(span, Mapping):
+        if not isinstance(span, dict):
             raise NotSpans(shorten(span, 80))
         trace, own = (_id(_said(span, *names)) for names in (("traceId", "trace_id"), ("spanId", "span_id")))
         if trace is None or own is None:
@@ -243,7 +244,7 @@ class SpanReader:
             trace=trace,
             id=own,
             parent=_id(_said(span, "parentSpanId", "parent_span_id", "parent_id")),
-            name=shorten(_said(span, "name") or "", 80),
+            name=str(span.get("name") or "")[:80],
             kind=kind,
             start=milliseconds(_said(span, "startTimeUnixNano", "start_time_unix_nano", "start_time")),
             end=milliseconds(_said(span, "endTimeUnixNano", "end_time_unix_nano", "end_time")),
@@ -286,18 +287,18 @@ class SpanReader:
             span.documents = next((found for found in outputs if found is not None), None)
         if span.given is None:
             inputs = (opened(attributes.get(name)) for name in _INPUTS)
-            listed = (documents_in(value, self._fields) for value in inputs if isinstance(value, Mapping))
+            listed = (documents_in(value, self._fields) for value in inputs if isinstance(value, dict))
             span.given = next((found for found in listed if found is not None), None)
 
     def _short(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Attributes that may say what the query is, with those in metadata."""
         found = _scalars(attributes)
-        for name in _METADATA:
-            if isinstance(more := opened(attributes.get(name)), Mapping):
-                found = {**_scalars(more), **found}
-            start = name + "."
-            inner = {key[len(start) :]: opened(one) for key, one in attributes.items() if key.startswith(start)}
-            found = {**_scalars(inner), **found}
+        for name, value in attributes.items():
+            if (inside := _METADATA.fullmatch(name)) is None:
+                continue
+            more = opened(value)
+            more = {inside[1]: more} if inside[1] else more if isinstance(more, dict) else {}
+            found = {**_scalars(more), **found}
         for name in self._kept:
             if name not in found and isinstance(value := dig(attributes, name), (str, int)):
                 found[name] = value
@@ -320,7 +321,7 @@ def _form(value: Mapping[str, Any]) -> _Form | None:
         return SpanReader.langsmith
     if "context.span_id" in value and "context.trace_id" in value:
         return SpanReader.framed
-    if isinstance(context := value.get("context"), Mapping) and "span_id" in context:
+    if isinstance(context := value.get("context"), dict) and "span_id" in context:
         return SpanReader.nested
     if "observations" in value and "id" in value:
         return SpanReader.langfuse_trace
@@ -347,22 +348,21 @@ def _said(value: Mapping[str, Any], *names: str) -> Any:
 
 
 def _list(value: Any, *names: str) -> list[Any]:
-    found = _said(value, *names) if isinstance(value, Mapping) else None
+    found = _said(value, *names) if isinstance(value, dict) else None
     return found if isinstance(found, list) else []
 
 
 def _object(value: Any, name: str) -> Mapping[str, Any]:
-    found = opened(value.get(name)) if isinstance(value, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    found = opened(value.get(name)) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _scalars(values: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= _LONG):
-            if _CONTENT.match(str(name)):
-                continue
-            found[str(name)] = value
+        is_short = len(value) <= _LONG if isinstance(value, str) else isinstance(value, (int, float))
+        if is_short and not _CONTENT.match(name):
+            found[name] = value
             if len(found) == _MANY:
                 break
     return found
@@ -371,17 +371,17 @@ def _scalars(values: Mapping[str, Any]) -> dict[str, Any]:
 def _attributes(value: Any) -> dict[str, Any]:
     """Attributes as a mapping: OTLP lists them as keys and typed values."""
     value = opened(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {str(name): one for name, one in value.items()}
     if not isinstance(value, list):
         return {}
-    pairs = (one for one in value if isinstance(one, Mapping) and isinstance(one.get("key"), str))
+    pairs = (one for one in value if isinstance(one, dict) and isinstance(one.get("key"), str))
     return {pair["key"]: _value(pair.get("value")) for pair in pairs}
 
 
 def _value(value: Any, depth: int = 8) -> Any:
     """A typed value of OTLP."""
-    if not isinstance(value, Mapping) or len(value) != 1 or depth < 0:
+    if not isinstance(value, dict) or len(value) != 1 or depth < 0:
         return None
     [(kind, one)] = value.items()
     if kind in ("stringValue", "boolValue", "doubleValue", "bytesValue", "string_value", "bool_value", "double_value"):
@@ -391,7 +391,7 @@ def _value(value: Any, depth: int = 8) -> Any:
     if kind in ("arrayValue", "array_value"):
         return [_value(each, depth - 1) for each in _list(one, "values")]
     if kind in ("kvlistValue", "kvlist_value"):
-        pairs = (p for p in _list(one, "values") if isinstance(p, Mapping) and isinstance(p.get("key"), str))
+        pairs = (p for p in _list(one, "values") if isinstance(p, dict) and isinstance(p.get("key"), str))
         return {pair["key"]: _value(pair.get("value"), depth - 1) for pair in pairs}
     return None
 
@@ -416,7 +416,7 @@ def _kind(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> Stage:
 
 def _error(span: Mapping[str, Any]) -> str | None:
     status = span.get("status")
-    about = status if isinstance(status, Mapping) else {}
+    about = status if isinstance(status, dict) else {}
     code = str(about.get("code", about.get("status_code", span.get("status_code"))))
     if "ERROR" not in code.upper() and code != "2":
         return None
@@ -427,7 +427,7 @@ def _usage(attributes: Mapping[str, Any], kind: Stage) -> Usage | None:
     prompt = next((n for name in _PROMPT if (n := count(attributes.get(name))) is not None), None)
     completion = next((n for name in _COMPLETION if (n := count(attributes.get(name))) is not None), None)
     for name in _TOTALS if prompt is None and completion is None else ():
-        if isinstance(totals := opened(attributes.get(name)), Mapping):
+        if isinstance(totals := opened(attributes.get(name)), dict):
             prompt = next((n for key in _IN if (n := count(totals.get(key))) is not None), None)
             completion = next((n for key in _OUT if (n := count(totals.get(key))) is not None), None)
     model = next((opened(m) for name in _MODELS if isinstance(m := attributes.get(name), str) and m), None)

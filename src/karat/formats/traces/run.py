@@ -22,6 +22,7 @@ from karat.formats.run_records import RunRecord
 from karat.formats.traces.assemble import TraceOptions, TraceRecord, trace_records
 
 _BATCH = 500
+_EXAMPLES = 5  # in an audit, at most
 MAPPED = ("query_id", "system", "chunk_id", "doc_id", "score", "text")  # fields of a run that a map may name
 
 
@@ -105,8 +106,10 @@ class TraceRun(RunLog):
                 yield SystemRecords(self.label, records, lines, decoder.extra_names)
         self._audits.setdefault(system, Audit()).merge(whole)  # of the whole file
 
-    def _count(self, one: TraceRecord, code: str, example: str) -> None:
-        self._audit_of(one).count(code, 1, [shorten(example, 60)])
+    def _count(self, one: TraceRecord, code: str, *example: Any) -> None:
+        """`example`: what is shown, joined; shortening it takes longer than counting."""
+        audit = self._audit_of(one)
+        audit.count(code, 1, [" ".join(shorten(part, 40) for part in example)] if audit[code] < _EXAMPLES else ())
 
     def _audit_of(self, one: TraceRecord) -> Audit:
         return self._audits.setdefault(one.record.get("system", ""), Audit())
@@ -122,10 +125,10 @@ class TraceRun(RunLog):
             return True
         found = [] if names is None else names.ids(text)
         if len(found) > 1:
-            self._count(one, "ambiguous_texts", f"{shorten(text, 40)} ({', '.join(found[:3])})")
+            self._count(one, "ambiguous_texts", text, "=", ", ".join(found[:3]))
             return False
         if found and found[0] != text:
-            self._count(one, "matched_by_text", f"{shorten(text, 40)} → {found[0]}")
+            self._count(one, "matched_by_text", text, "→", found[0])
         record["query_id"] = found[0] if found else normal_text(text) if names is None else text
         return True
 
@@ -139,7 +142,8 @@ def name_hits(record: dict[str, Any], chunks: TextIndex | None, audit: Audit) ->
                 continue
             code, hit["chunk_id"] = _id_of(hit, chunks)
             if at == 0:
-                audit.count(code, 1, [f"{record['query_id']}: {shorten(hit.get('text', ''), 40)}"])
+                is_shown = audit[code] < _EXAMPLES
+                audit.count(code, 1, [f"{record['query_id']}: {shorten(hit.get('text', ''), 40)}"] if is_shown else ())
 
 
 def _id_of(hit: dict[str, Any], chunks: TextIndex | None) -> tuple[str, str]:
