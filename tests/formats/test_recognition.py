@@ -118,6 +118,19 @@ SAMPLES = {"samples": [{"id": q, "input": {"question": q}, "expected_output": it
 SCORE_DICT = {q: dict(hits) for q, hits in HITS.items()}
 ID_DICT = {q: [i for i, _ in hits] for q, hits in HITS.items()}
 
+
+def span(query: str, hits: list[tuple[str, float]]) -> dict[str, Any]:
+    """A run of LangSmith."""
+    documents = [{"id": item, "page_content": "", "metadata": {"score": score}} for item, score in hits]
+    return {
+        "id": query,
+        "trace_id": query,
+        "run_type": "retriever",
+        "inputs": query,
+        "outputs": {"documents": documents},
+    }
+
+
 # name → (format that recognises it, how to make it)
 RUN_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "run log": ("run-log", text_file(lambda: jsonl(RECORDS))),
@@ -139,6 +152,8 @@ RUN_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "tsv": ("table", text_file(lambda: table(HIT_TABLE, "\t"))),
     "parquet": ("parquet", parquet(HIT_TABLE)),
     "folder of parquet": ("table-folder", parquet_folder(HIT_TABLE)),
+    "traces": ("traces", text_file(lambda: jsonl([span(*one) for one in HITS.items()]))),
+    "traces, indented": ("traces", text_file(lambda: json.dumps([span(*one) for one in HITS.items()], indent=2))),
 }
 GOLD_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "jsonl": ("gold", text_file(lambda: jsonl(ENTRIES))),
