@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ STEPS = [
     ("shipping islands", [("shipping#1", 0.9), ("returns#1", 0.2)]),
 ]
 MODEL = "small-model"
+_CLIENTS = count()
 
 
 def _provider() -> tuple[Any, Any]:
@@ -288,7 +290,7 @@ def _langfuse_spans() -> Any:
 
     memory = InMemorySpanExporter()
     client = Langfuse(
-        public_key="public",
+        public_key=f"public {next(_CLIENTS)}",  # a client is kept by its key
         secret_key="none",
         base_url="http://127.0.0.1:9",
         span_exporter=memory,

@@ -79,7 +79,7 @@ def command(
     from karat.results.numbers import counted
 
     drawing = {name: options.pop(name) for name in ("size", "by", "redact")}
-    _check_usage(runs, gold, traces, questions, drawing)
+    _check_usage(runs, gold, traces, questions, drawing, options["hits"])
     check_outputs(outputs, *runs, gold, *labelled, traces)
     for written in (output, questions):
         if written is not None:
@@ -113,12 +113,19 @@ def command(
 
 
 def _check_usage(
-    runs: tuple[str, ...], gold: str | None, traces: str | None, questions: str | None, drawing: dict[str, Any]
+    runs: tuple[str, ...],
+    gold: str | None,
+    traces: str | None,
+    questions: str | None,
+    drawing: dict[str, Any],
+    hits: str,
 ) -> None:
     """Runs need a gold set; traces need a file for the questions."""
     if traces is not None and runs:
         hint = "draw the questions first, then pool runs with `--gold QUESTIONS`"
         raise click.UsageError(f"--traces and RUNS cannot be used together\nhint: {hint}")
+    if traces is not None and hits != "topk":
+        raise click.UsageError("--hits cannot be used with --traces: the final lists are pooled")
     if traces is not None and questions is None:
         raise click.UsageError("--traces needs a file for the drawn questions\nhint: add --questions questions.jsonl")
     if traces is None and (questions is not None or any(drawing.values())):
@@ -144,6 +151,7 @@ def _draw(traces: str, gold: Any, asked: Options, drawing: dict[str, Any], optio
         seed=options["seed"],
         query_from=asked.query_from,
         columns=asked.columns,
+        system=asked.system,
         **{**drawing, "size": drawing["size"] or 200},
     )
     return drawn, corpus

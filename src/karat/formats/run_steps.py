@@ -18,6 +18,10 @@ from karat.formats.run_records import RunRecord, RunStep, union_of
 _BATCH = 1000
 
 
+class _OnlySteps(msgspec.Struct):
+    steps: list[RunStep]
+
+
 class RunDecoder(RecordDecoder[Any]):
     """Decodes lines of a run log. A line with steps needs no `topk`: it is their union."""
 
@@ -36,10 +40,9 @@ class RunDecoder(RecordDecoder[Any]):
 
 def _with_union(value: Any) -> dict[str, Any] | None:
     """A record with a final list, if it only has steps."""
-    steps = value.get(STEPS) if isinstance(value, dict) and "topk" not in value else None
-    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
+    if not isinstance(value, dict) or "topk" in value or STEPS not in value:
         return None
-    return {**value, "topk": union_of(msgspec.convert(steps, list[RunStep]))}
+    return {**value, "topk": union_of(msgspec.convert({STEPS: value[STEPS]}, _OnlySteps).steps)}
 
 
 class _Steps:

@@ -114,11 +114,13 @@ def draw_questions(
     corpus: Any = None,
     query_from: Literal["retriever", "root"] = "retriever",
     columns: Any = None,
+    system: str | None = None,
 ) -> Drawn:
     """Draw distinct questions from traces. Those that `gold` has are left out.
 
     `by`: `day`, `route`, `language` or another attribute. Its values are represented in proportion to their questions,
-    each at least once. The sample depends on the questions and the seed, not on the order of the traces.
+    each at least once. The sample depends on the questions and the seed, not on the order of the traces. `system`: only
+    traces of this service.
     """
     if size < 1:
         raise ConfigError("nothing to draw", code="bad-setting", expected="1 or more questions", got=size)
@@ -130,7 +132,8 @@ def draw_questions(
     known = None if gold is None else TextIndex(lambda: zip(gold.fields.get("query", ()), gold.queries, strict=False))
     drawing = _Drawing(size, by, seed, source.label)
     for batch in in_batches(trace_records(source, options, audit)):
-        drawing.add([one for one in batch if "query" in one.record], known)
+        asked = (one for one in batch if system in (None, one.record.get("system")))
+        drawing.add([one for one in asked if "query" in one.record], known)
     chosen, strata = drawing.finish()
     chunks = TextIndex(lambda: _texts(corpus, redaction)) if isinstance(corpus, Corpus) else None
     for one in chosen:

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 KEEP_LISTS = 20_000  # up to this many queries, lists to show are kept during the pass; else they are read again
 _NO_SCORE = "log the score of each hit, or remove the threshold (--min-score)"
-_OTHER_QUERIES = "; name the field with the gold set's ids: --map query_id=FIELD"
 _NO_RANK = "name the score column (--map score=COLUMN), or use --scores as-listed if rows are in ranking order"
 _NO_VERSION = "log the doc_version of each hit, or pass a corpus that has it (--corpus)"
 
@@ -70,6 +69,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
     sampling: Sampling
 
     def results(self, run: Run, consumers: Sequence[Consumer]) -> dict[str, Result]:
+        overlap_hint = run.overlap_hint
         plan = self._plan(consumers)
         views = self._views(plan)
         request = self._request(views, plan)
@@ -86,7 +86,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         if self.corpora is not None:
             self.corpora.refuse_mixed(systems)
         for measured in systems.values():
-            _refuse_no_overlap(measured, run.label, self.gold, (request.own,))
+            _refuse_no_overlap(measured, run.label, self.gold, (request.own,), overlap_hint)
         _refuse_unscored(systems.values(), run.label, request.own)
         _refuse_scoreless(systems.values(), run.label, self.rules, request.own)
         _refuse_undated(systems.values(), run.label, request.own)
@@ -247,7 +247,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
                 no_bm25 = str(error).replace("\nhint: ", "; ")
                 continue
             for system, measured in found.items():
-                _refuse_no_overlap(measured, run.label, self.gold, here)
+                _refuse_no_overlap(measured, run.label, self.gold, here, run.overlap_hint)
                 systems = systems | {system: systems[system].joined(measured)}
         return systems, no_bm25
 
@@ -338,8 +338,8 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
 # Problems that are known only after the pass and make an evaluation pointless.
 
 
-def _refuse_no_overlap(measured: RunData, run: str, gold: Gold, views: Iterable[View]) -> None:
-    """Raise if a system has none of the gold set's queries. `run`: its label."""
+def _refuse_no_overlap(measured: RunData, run: str, gold: Gold, views: Iterable[View], hint: str) -> None:
+    """Raise if a system has none of the gold set's queries. `run`: its label. `hint`: what to type for other names."""
     tables = [measured.tables[view] for view in views if view in measured.tables]
     if any(table.present.any() for table in tables):
         return
@@ -349,7 +349,7 @@ def _refuse_no_overlap(measured: RunData, run: str, gold: Gold, views: Iterable[
     near = next(iter(near_queries(measured.unknown, gold, np.arange(len(gold.queries))).items()), None)
     if near is not None:
         run_has, other = f", the run has {near[0]!r}", near[1]
-    way = "; --normalize-ids treats them as the same" if near is not None else _OTHER_QUERIES
+    way = "; --normalize-ids treats them as the same" if near is not None else f"; {hint}"
     raise NoOverlap(
         f"the gold set {gold.label} has none of the queries of {run}{of}",
         hint=f"the gold set has {shorten(other if near else gold.queries[0], 60)!r}{run_has}{way}",

@@ -37,6 +37,10 @@ class TraceRun(RunLog):
     """Traces, read as records of a run log."""
 
     can_look = False
+    overlap_hint = (
+        "use the questions of the root spans (--query-from root), or name the attribute with the gold set's ids: "
+        "--map query_id=ATTRIBUTE"
+    )
 
     def __init__(
         self,
