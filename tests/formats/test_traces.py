@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +22,7 @@ from karat.formats.base import Source
 from karat.formats.read import find_format
 from karat.formats.traces.assemble import TraceOptions, TraceRecord, trace_records
 from karat.formats.traces.redact import Redaction
+from karat.formats.traces.run import TraceRun
 
 EXPORTS = Path(__file__).parent / "traces"
 Call = Callable[..., tuple[int, str, str]]
@@ -113,6 +115,27 @@ def test_the_question_may_be_that_of_the_root(name: str) -> None:
     found = by_query(EXPORTS / name, query_from="root")
     assert {SINGLE[0], AGENT} <= found.keys()
     assert "steps" in found[AGENT]
+
+
+def test_the_example_on_the_page_is_read_as_it_says(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text().partition("## Traces")[2]
+    (tmp_path / "t.jsonl").write_text(re.findall(r"```json\n(.*?)```", page, re.S)[0])
+    [record] = [one.record for one in read(tmp_path / "t.jsonl")]
+    assert ids(record["topk"]) == ["returns#1", "shipping#1"]
+    assert len(record["steps"]) == 2
+    assert record["latency_ms"] == {"retrieve": 100.0, "total": 2000.0}
+
+
+def test_traces_are_written_as_a_run_log_that_scores_the_same(tmp_path: Path, gold: Path) -> None:
+    run = karat.read_run(EXPORTS / "phoenix.json")
+    assert isinstance(run, TraceRun)
+    log = lines(tmp_path / "run.jsonl", *(record for _, record in run.records()))
+    texts = lines(
+        tmp_path / "texts.jsonl", *({n: v for n, v in r.items() if n != "query_id"} for _, r in run.records())
+    )
+    scores = [karat.evaluate(one, gold, ["recall@5", "mrr"]).scores for one in (EXPORTS / "phoenix.json", texts)]
+    assert scores[0].equals(scores[1])
+    assert len(karat.evaluate(log, {SINGLE[0].lower(): ["refunds#1"]}, ["recall@5"]).scores) == 1
 
 
 def test_a_search_that_failed_is_an_error_of_its_query() -> None:

@@ -15,7 +15,7 @@ from karat.data.text_index import TextIndex, normal_text
 from karat.errors import shorten
 from karat.formats.base import ReadOptions
 from karat.formats.field_map import FieldMap
-from karat.formats.records import RecordDecoder, decode_record
+from karat.formats.records import RecordDecoder, decode_entries
 from karat.formats.run_log import RunLog
 from karat.formats.run_parts import SystemRecords
 from karat.formats.run_records import RunRecord
@@ -76,7 +76,6 @@ class TraceRun(RunLog):
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         """Each slice waits for the next one of its system, so that the last has everything that was counted."""
-        self._audits = {}
         waiting: dict[str, Hits] = {}
         for hits in super().slices(columns, audit, lists):
             before, waiting[hits.system] = waiting.get(hits.system), hits
@@ -89,26 +88,27 @@ class TraceRun(RunLog):
         entries = tuple(self._audits.pop(hits.system, ()))
         return replace(hits, counted=entries) if entries else hits
 
-    def _parts(self, columns: frozenset[str], lists: frozenset[str]) -> Iterator[SystemRecords]:
-        decoder = RecordDecoder(RunRecord)
+    def records(self) -> Iterator[tuple[int | None, dict[str, Any]]]:
+        """Lines of a run log, with the line of the file that each trace begins on. Every query appears once."""
+        self._audits = {}
         whole, seen = Audit(), FirstSeen()
         system = ""
         for batch in in_batches(trace_records(self._records, self._options, whole)):
             named = list(filter(self._name, batch))
             first = seen.pick([(one.record.get("system", ""), one.record["query_id"]) for one in named])
-            records: list[RunRecord] = []
-            lines: list[int | None] = []
             for one, is_first in zip(named, first, strict=True):
                 system = one.record.get("system", "")
-                if not is_first:
+                if is_first:
+                    name_hits(one.record, self._chunks, self._audit_of(one))
+                    yield one.line, one.record
+                else:
                     self._count(one, "repeated_traces", one.record["query_id"])
-                    continue
-                name_hits(one.record, self._chunks, self._audit_of(one))
-                records.append(decode_record(decoder, one.record, self.label, one.line))
-                lines.append(one.line)
-            if records:
-                yield SystemRecords(self.label, records, lines, decoder.extra_names)
         self._audits.setdefault(system, Audit()).merge(whole)  # of the whole file
+
+    def _parts(self, columns: frozenset[str], lists: frozenset[str]) -> Iterator[SystemRecords]:
+        decoder = RecordDecoder(RunRecord)
+        for records, lines in decode_entries(self.records(), decoder, self.label):
+            yield SystemRecords(self.label, records, lines, decoder.extra_names)
 
     def _count(self, one: TraceRecord, code: str, *example: Any) -> None:
         """`example`: what is shown, joined; shortening it takes longer than counting."""
