@@ -129,6 +129,7 @@ GIVEN: dict[str, tuple[list[str], list[str]]] = {
     "split": (["--split", "dev"], ["--gold", "beir"]),
     "system": (["--system", "nobody"], []),
     "hits": (["--hits", "raw"], []),
+    "query_from": (["--query-from", "root"], []),
     "engine": (["--engine", "nowhere"], []),
     "spark_master": (["--spark-master", "local[1]"], []),
     "run_columns": (["--run-columns", "columns.yaml"], []),
@@ -220,6 +221,7 @@ def _write() -> None:
     )
     lines("shouted.jsonl", *others)
     lines("run.jsonl", *(_line(i, 0, "new") for i in QUERIES if i not in (4, COUNT + 2)))
+    lines("traces.jsonl", *(span for i in QUERIES for span in _trace(i)))
     lines("old.jsonl", *(_line(i, 2, "old") for i in QUERIES if i != COUNT + 2))
     asked = [{"query_id": f"q{i}", "query": f"refund number {i}"} for i in range(COUNT)]
     lines("target.jsonl", *({**one, "gold_chunk_id": "b#1", "second": "w#1"} for one in asked))
@@ -254,6 +256,15 @@ def _write() -> None:
     lines("quality.jsonl", *({"query_id": f"q{i}", "thumb": i % 3 > 0} for i in range(COUNT)))
     lines("people.jsonl", *({**one, "grade": 2} for one in human))
     lines("pool.jsonl", *({"query_id": q, "chunk_id": "w#1", "query": "refund?", "text": "w"} for q, _ in pairs[::3]))
+
+
+def _trace(i: int) -> list[dict[str, Any]]:
+    """Spans in which the question of the root is not that of the retriever."""
+    documents = [{"id": one["chunk_id"], "metadata": {"score": one["score"]}} for one in _list(i, 0)]
+    root = {"id": f"r{i}", "trace_id": f"t{i}", "run_type": "chain", "inputs": {"question": f"refund number {i + 1}"}}
+    found = {"run_type": "retriever", "inputs": f"refund number {i}", "outputs": {"documents": documents}}
+    times = {"start_time": f"2026-01-01T00:00:{i % 60:02}", "end_time": f"2026-01-01T00:01:{i % 60:02}"}
+    return [{**root, **times}, {"id": f"s{i}", "trace_id": f"t{i}", "parent_run_id": f"r{i}", **found, **times}]
 
 
 def _told(text: str) -> Any:
@@ -302,6 +313,8 @@ def test_each_option_of_a_command_changes_what_it_says(say: Callable[..., Said],
     given, besides = GIVEN[option]
     besides = BESIDES.get((command, option), besides)
     asked = [*BASE[command], *FEW.get(command, []), *besides]
+    if option == "query_from":
+        asked = ["traces.jsonl" if word == "run.jsonl" else word for word in asked]
     before = say(*asked)
     assert not before[2]
     after = say(*asked, *given)

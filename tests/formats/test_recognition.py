@@ -151,6 +151,18 @@ def ragas(**fields: Any) -> str:
     return json.dumps({"user_input": fields.pop("query_id"), **fields}) + "\n"
 
 
+def span(query: str, hits: list[tuple[str, float]]) -> dict[str, Any]:
+    """A run of LangSmith."""
+    documents = [{"id": item, "page_content": "", "metadata": {"score": score}} for item, score in hits]
+    return {
+        "id": query,
+        "trace_id": query,
+        "run_type": "retriever",
+        "inputs": query,
+        "outputs": {"documents": documents},
+    }
+
+
 # name → (format that recognises it, how to make it)
 RUN_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "run log": ("run-log", text_file(lambda: jsonl(RECORDS))),
@@ -218,6 +230,8 @@ RUN_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
         ),
     ),
     "folder of parquet": ("table-folder", parquet_folder(HIT_TABLE)),
+    "traces": ("traces", text_file(lambda: jsonl([span(*one) for one in HITS.items()]))),
+    "traces, indented": ("traces", text_file(lambda: json.dumps([span(*one) for one in HITS.items()], indent=2))),
 }
 GOLD_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "jsonl": ("gold", text_file(lambda: jsonl(ENTRIES))),

@@ -390,6 +390,32 @@ OTHER_TOOLS: dict[str, Case] = {
 }
 
 
+SPAN = {
+    "id": "s1",
+    "trace_id": "t1",
+    "run_type": "retriever",
+    "inputs": {"query": "who"},
+    "extra": {"metadata": {"app": "x"}},
+}
+FOUND = {**SPAN, "outputs": {"documents": [{"id": "a"}]}}
+
+
+def traces(*spans: dict[str, Any], **options: Any) -> Case:
+    return run("".join(json.dumps(span) + "\n" for span in spans), "traces.jsonl", **options)
+
+
+TRACES: dict[str, Case] = {
+    "an object that is not a span": traces(FOUND, {"query": "who"}),
+    "a span without ids": traces({"resourceSpans": [{"scopeSpans": [{"spans": [{"name": "search"}]}]}]}),
+    "no retriever": traces({**SPAN, "run_type": "llm"}),
+    "documents that were not recorded": traces(SPAN),
+    "other questions than those of the gold set": traces(FOUND),
+    "an attribute that no trace has": traces(FOUND, columns="query_id=app.id"),
+    "a step twice": run('{"query_id":"q1","step":1,"topk":["a"]}\n' * 2),
+    "a step without topk": line(steps=[{"query": "who"}]),
+}
+
+
 def test_errors_of_formats(tmp_path: Path) -> None:
     groups = {
         "Files": FILES,
@@ -398,5 +424,6 @@ def test_errors_of_formats(tmp_path: Path) -> None:
         "Gold files": GOLD_FILES,
         "Other formats": OTHER_FORMATS,
         "Other tools, and conversion": OTHER_TOOLS,
+        "Traces and steps": TRACES,
     }
     check("wording/errors_formats.txt", refusals(groups, tmp_path))

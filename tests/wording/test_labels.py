@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from rich.console import Console
 
 import karat
 from golden import check
 from karat.labels.desk import Session
 from karat.labels.files import Label, LabelLog, by_key, read_pool
+from karat.labels.production import draw_questions
 from karat.labels.screen import label_by_keys
 from karat.statistics.sampling import Sampling
 from wording import Transcript, file, refusals
@@ -93,7 +95,31 @@ LABELS: dict[str, Case] = {
     "a log that another process writes": lambda: (LabelLog("labels.jsonl"), LabelLog("labels.jsonl")),
 }
 
+QUESTION = {
+    "run_type": "retriever",
+    "inputs": "who",
+    "outputs": {"documents": [{"id": "a"}]},
+    "id": "s",
+    "trace_id": "t",
+}
+
+
+def drawn(**options: Any) -> Case:
+    return lambda: draw_questions(lines("traces.jsonl", QUESTION), **options)
+
+
+def too_many_values() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("karat.labels.production._STRATA", 0)
+        drawn(by="day")()
+
+
 POOLS: dict[str, Case] = {
+    "an attribute that no trace has": drawn(by="app"),
+    "an attribute with too many values": too_many_values,
+    "a pattern that is none": drawn(redact=["("]),
+    "a pattern that matches nothing": drawn(redact=["x*"]),
+    "no new question": lambda: drawn(gold=karat.read_gold([{"query_id": "q", "query": "Who", "gold": ["a"]}]))(),
     "nothing tells the runs apart": pool(only_differences=True),
     "everything is judged": pool(gold={"q1": ["a", "b"]}),
     "budget and sample": pool(budget=1, sample=1),

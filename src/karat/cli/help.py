@@ -40,7 +40,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Statistics": ("level", "method", "resamples", "seed", "cluster"),
     "Output": ("outputs", "as_json", "brief", "explain", "quiet", "save", "tags", "places", "send_on", "trusted"),
     "Reading files": (
-        *("columns", "system", "run_format", "gold_format", "target", "split", "hits", "engine", "spark_master"),
+        *("columns", "system", "run_format", "gold_format", "target", "split", "hits", "query_from"),
+        *("engine", "spark_master"),
     ),
 }
 # The common options of commands with many, the most important first.

@@ -236,7 +236,7 @@ gold_option: Final = click.option(
 )
 run_and_gold: Final = all_of(click.argument("run"), gold_option)
 
-READING = ("columns", "run_format", "gold_format", "target", "split", "system", "hits")
+READING = ("columns", "run_format", "gold_format", "target", "split", "system", "hits", "query_from")
 query_options: Final = options_of(Options, "columns", "gold_format", "target", "split")
 reading_options: Final = options_of(Options, *READING)
 ranking_options: Final = options_of(

@@ -59,6 +59,34 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "scores_unused": ("queries without scores, although --scores is set", "position in the list decides"),
     "other_times": ("queries whose rows have different latencies", "the first latency counts"),
     "turned_scores": ("queries whose scores are distances", "the lowest score counts as best"),
+    "split_traces": (
+        "traces whose spans are too far apart in the file",
+        "read as several traces; sort the export by trace, or export whole traces",
+    ),
+    "unrecorded_documents": (
+        "traces whose retriever spans have no documents",
+        "left out; turn on the recording of documents in the instrumentation",
+    ),
+    "unrecorded_queries": (
+        "traces whose retriever spans have no question",
+        "left out; turn on the recording of inputs, or use --query-from root",
+    ),
+    "repeated_traces": ("further traces of a query that already has one", "left out: the first trace counts"),
+    "ambiguous_texts": (
+        "traces whose question is the text of several queries of the gold set",
+        "left out; name the attribute with the query's id: --map query_id=ATTRIBUTE",
+    ),
+    "matched_by_text": ("traces matched with the gold set by the text of their question", "scored as that query"),
+    "ids_by_text": ("hits without an id that are the text of a chunk of the corpus", "given the id of that chunk"),
+    "texts_unknown": (
+        "hits without an id whose text is not in the corpus, or there more than once",
+        "kept as unjudged, under their text",
+    ),
+    "text_ids": (
+        "hits without an id",
+        "their text is their id: give the corpus (--corpus) to find ids, or use metrics by evidence",
+    ),
+    "nameless_hits": ("hits with neither id nor text", "kept as unjudged"),
     "no_data": ("metrics that need data the run does not have", "undefined (null)"),
     "missing_queries": ("queries of the gold set that the run does not have", "scored as failed"),
     "missing_skipped": ("queries of the gold set that the run does not have", "left out, as requested"),

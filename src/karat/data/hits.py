@@ -12,13 +12,15 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from karat.data.audit import Audit
+from karat.data.audit import Audit, Entry
 from karat.data.bulk import Bulk
 from karat.data.ids import Bools, Floats, Hashes, Ints, hashes_if_needed, take
 from karat.data.score_order import ScoreOrder, score_order
 from karat.errors import ConfigError
 
 if TYPE_CHECKING:
+    from karat.data.corpus import Corpus
+    from karat.data.gold import Gold
     from karat.data.ids import Ids
 
 # Columns of a hit that cost time and memory. They are read only on request.
@@ -31,6 +33,23 @@ ScoreMeaning: TypeAlias = Literal["higher-is-better", "lower-is-better", "as-lis
 DISTANCE = re.compile(r"distance|(?<![a-z])(?:dist|l2)(?![a-z])", re.I)  # names of scores that are distances
 # Other lists of a query: before reranking, and for the query before rewriting.
 OTHER_LISTS = ("raw", "topk_original")
+STEPS = "steps"  # all lists of a query with several searches, joined in order of first appearance
+
+
+def step_lists(step: int) -> str:
+    """Name of the lists of one search, counted from 1."""
+    return f"step {step}"
+
+
+def step_of(name: str) -> int | None:
+    """The search that these lists are of; None for other lists."""
+    found = re.fullmatch(r"step ([1-9]\d{0,3})", name)
+    return None if found is None else int(found[1])
+
+
+def is_other_list(name: str) -> bool:
+    """Whether a line of a run may have these lists beside its final one."""
+    return name in OTHER_LISTS or name == STEPS or step_of(name) is not None
 
 
 class Hits(Bulk, frozen=True):
@@ -50,7 +69,7 @@ class Hits(Bulk, frozen=True):
     written: bytes | None = None  # the bytes that the ids were read from
     others: dict[str, Hits] = msgspec.field(
         default_factory=dict
-    )  # requested OTHER_LISTS, for the queries that have one
+    )  # requested OTHER_LISTS and lists of steps, for the queries that have one
     turned: bool | None = None  # True: scores were distances, and are negated; None: unknown
     places: Ints | None = None  # one number per query: where Run.look can read it again; None = it cannot
     rowwise: bool = False  # hits were rows of a table: their order may mean nothing
@@ -58,6 +77,7 @@ class Hits(Bulk, frozen=True):
     score_field: str | None = None  # the name of scores in the file, if it differs
     distance_field: str | None = None  # hits have no score, but a field that is named like a distance
     distances_rise: bool = False  # and it rises down the lists, as far as known
+    counted: tuple[Entry, ...] = ()  # what the reader counted since its previous slice
 
     @cached_property
     def hashed(self) -> Hashes | None:
@@ -153,6 +173,7 @@ class Run(ABC):
 
     label: str = "run"
     threaded: bool = False  # whether reading uses several cores by itself
+    overlap_hint: str = "name the field with the gold set's ids: --map query_id=FIELD"  # if no query is in the gold set
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.label!r})"
@@ -161,7 +182,8 @@ class Run(ABC):
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         """Yield slices of whole queries; each query of a system appears once. May raise Ungrouped.
 
-        `lists`: which of OTHER_LISTS to return in `Hits.others`. A run without them leaves `others` empty.
+        `lists`: which of OTHER_LISTS and lists of steps to return in `Hits.others`. A run without them leaves `others`
+        empty.
         """
 
     @property
@@ -179,6 +201,12 @@ class Run(ABC):
             found = hits.select_named(wanted) if hits.system == system else None
             if found is not None:
                 yield found
+
+    def match_queries(self, gold: Gold) -> None:  # noqa: B027 — most runs have the ids of the gold set
+        """Find the queries of the gold set by their text, where the run has no ids. Call before reading."""
+
+    def match_texts(self, corpus: Corpus) -> None:  # noqa: B027 — most hits have ids
+        """Find hits without an id in the corpus by their text. Call before reading."""
 
     def grouped(self) -> Run:
         """The same run with every query's hits together; use it after Ungrouped."""

@@ -42,6 +42,8 @@ class ReadOptions(msgspec.Struct, frozen=True):
     system: str | None = None  # read only this system of a run
     hits: Lists = "topk"  # which lists of a run log
     layout: Any = None  # of a table: which column has which role (formats/layout.py)
+    query_from: Literal["retriever", "root"] = "retriever"  # of traces: the span with the question
+    fields: Any = None  # of traces: the user's field map (formats/field_map.py)
 
 
 class ParsedBytes:

@@ -66,7 +66,7 @@ class FieldMap:
         """`strict`: it is for one file, which must have every field. `for_all`: it is for the files of all commands, so
         a command may read none of the files that it is for."""
         self.strict = strict
-        self._for_all = for_all
+        self.for_all = for_all
         self._used: dict[FileKind, set[tuple[str, str]]] = {kind: set() for kind in RECORD}
         self._label = label
         self._entries: list[tuple[str, str]] = []
@@ -128,12 +128,21 @@ class FieldMap:
                     self._used[kind].add(entry)
         return RecordMap(kind, found) if found else None
 
+    def named(self, kind: FileKind, roles: Iterable[str]) -> dict[str, str]:
+        """The entries for some fields, for a file whose fields are known only once it is read."""
+        found: dict[str, str] = {}
+        for role, entry in self._of_kind(kind):
+            if role in roles:
+                found.setdefault(role, entry[1])
+                self._used[kind].add(entry)
+        return found
+
     def refuse_unused(self, files: Iterable[str] = ()) -> None:
         """Raise for an entry that fits no file: it is probably a typo. In a map for all commands, only if files of its
         kind have other fields of the map."""
         used = set().union(*self._used.values())
         for name, path in self._entries:
-            if (name, path) not in used and not (self._for_all and self._is_for_other_files(name)):
+            if (name, path) not in used and not (self.for_all and self._is_for_other_files(name)):
                 where = f" of {' and '.join(files)}" if files else ""
                 raise ConfigError(
                     f"no record{where} has the field {path!r} for {name}",

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from karat.data.gold import Gold
 from karat.data.hits import Run
@@ -15,6 +17,7 @@ from karat.data.presented import above
 from karat.errors import ConfigError, InputError, meant, shorten
 from karat.formats.base import SWAPPED, Format, Kind, Lists, ReadOptions, Source
 from karat.formats.kinds.table import columns_hint, columns_of, files_run, is_bare_pairs, is_bare_run, matching_files
+from karat.formats.kinds.traces import is_traces
 from karat.formats.layout import read_layout
 from karat.registry import Registry
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 RUN_AS_GOLD = "run:"
 REGISTRY: Registry[Format] = Registry("format", "karat.formats.kinds", Format, "karat.formats")
 
+_TRACES = "traces"
 _TABLES = ("table", "parquet", "table-folder")
 _OTHER: dict[Kind, Kind] = {"run": "gold", "gold": "run"}
 _TAKE_ALL = ("gold", "dict")  # formats that recognise nearly anything
@@ -36,23 +40,35 @@ _GOLD = re.compile(rb'^[\s{-]*(?:[^\n]*[{,]\s*)?"?(gold|evidence|answer_span|no_
 
 
 def read_run(
-    run: Any, *, format: str | None = None, system: str | None = None, hits: Lists = "topk", columns: Any = None
+    run: Any,
+    *,
+    format: str | None = None,
+    system: str | None = None,
+    hits: Lists = "topk",
+    columns: Any = None,
+    query_from: Literal["retriever", "root"] = "retriever",
 ) -> Run:
     """Read a run from a file (any format, recognised from its content), a dict, records, or a frame.
 
     `hits`: which lists of a run log: the final ones (`topk`), those before reranking (`raw`), or those of the query
     before rewriting (`topk_original`). `columns`: a field map for fields or columns with other names: a
     mapping such as `{"query_id": "request.id", "topk": "results"}`, the same as text, or a YAML file that holds one.
+    `query_from`: of traces, the span with the question.
     """
     if isinstance(run, Run):
         return run
-    options = ReadOptions(system=system, hits=hits)
+    options = ReadOptions(system=system, hits=hits, query_from=query_from)
+    if isinstance(run, (str, PathLike)) and matching_files(run) is None:
+        source = Source(Path(run), is_run=True)
+        if format == _TRACES or (format is None and is_traces(source)):
+            source.refuse_nonsense()
+            return REGISTRY.require(_TRACES)().read_run(source, msgspec.structs.replace(options, fields=columns))
     if columns is not None:
         from karat.formats.by_map import fields_or_columns, run_by_map
 
         fields, columns = fields_or_columns(run, columns)
         if columns is not None:
-            options = ReadOptions(system=system, hits=hits, layout=read_layout(columns))
+            options = msgspec.structs.replace(options, layout=read_layout(columns))
         if fields is not None and (mapped := run_by_map(run, fields, options, format)) is not None:
             return mapped
     if isinstance(run, (str, PathLike)):

@@ -12,8 +12,21 @@ import numpy as np
 from msgspec.structs import replace
 
 from karat.data.audit import Audit
-from karat.data.hits import DISTANCE, OPTIONAL_COLUMNS, OTHER_LISTS, Hits, NoLists, Run
+from karat.data.gold import Gold
+from karat.data.hits import (
+    DISTANCE,
+    OPTIONAL_COLUMNS,
+    OTHER_LISTS,
+    STEPS,
+    Hits,
+    NoLists,
+    Run,
+    Ungrouped,
+    is_other_list,
+    step_of,
+)
 from karat.data.ids import Ints, Seen
+from karat.data.text_index import TextIndex
 from karat.errors import InputError, is_whole, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Source, changed_while_read, source_parts
@@ -28,6 +41,7 @@ from karat.formats.records import (
 )
 from karat.formats.run_parts import Slice, SystemRecords
 from karat.formats.run_records import RunRecord, slim_record
+from karat.formats.run_steps import RunDecoder, has_steps, join_steps
 
 _SLICE_HITS = 64_000
 _NOTED = 100
@@ -60,16 +74,18 @@ class RunLog(Run):
         self._hits, self._needed = hits, needed  # which lists, and whether every line needs one
         self._noted: dict[str, dict[str, list[Any]]] = {}
         self._absent: set[str] = set()  # lists that no line has, once one of them was looked up
+        self._names: TextIndex | None = None  # the gold set's queries, by text
+        self._whole, self._stepped = False, False  # whether to hold all lines, and whether some are single steps
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         self._noted = {}
         large = isinstance(self._records, Source) and self._records.path.stat().st_size > _LARGE
-        others = sorted(lists.intersection(OTHER_LISTS) - {self._hits})
+        others = sorted(name for name in lists if is_other_list(name) and name != self._hits)
         found: set[str] = set()  # all lists that some record has
         slices: dict[str, Slice] = {}
         seen: dict[str, Seen] = {}  # the queries of each system
         with no_gc():
-            for part in self._listed(self._parts(columns, lists)):
+            for part in self._listed(self._joined(self._parts(columns, lists), columns, lists)):
                 self._note_provenance(part)
                 found.add(self._hits)
                 if self._system not in (None, part.system):
@@ -92,7 +108,7 @@ class RunLog(Run):
                     yield self._once(self._beside(slices.pop(part.system).hits(), lists), seen)
         found.update(name for rest in slices.values() for name in rest.found)
         if self._system is None:
-            self._absent.update(name for name in OTHER_LISTS if name in (self._hits, *others) and name not in found)
+            self._absent.update(name for name in (self._hits, *others) if is_other_list(name) and name not in found)
         if not self._needed and self._hits not in found:
             raise NoLists(self._hits)
         if self._system is not None and self._system not in self._noted:
@@ -141,7 +157,7 @@ class RunLog(Run):
             yield from super().look(system, queries, places, columns)
             return
         wanted, current = set(queries), None
-        for part in self._listed(self._parts_at(np.unique(places), columns), needed=False):
+        for part in self._listed(self._watched(self._parts_at(np.unique(places), columns)), needed=False):
             if part.system != system or not wanted.issuperset(part.queries):
                 raise changed_while_read(self.label)
             current = current or Slice(system, self._hits, columns, large=False)
@@ -153,8 +169,10 @@ class RunLog(Run):
             yield current.hits()
 
     def parts(self, least: int) -> list[Run] | None:
-        if not isinstance(self._records, Source) or self._system is not None:
+        if not isinstance(self._records, Source) or self._system is not None or self._whole:
             return None
+        if self._names is not None and "query_id" not in (self._records.first_object or {}):
+            return None  # every part would need the texts of all queries
         parts = source_parts(self._records, least)
         if parts is None:
             return None
@@ -176,8 +194,32 @@ class RunLog(Run):
         if name in self._absent:
             raise NoLists(name)
         other = self._like(self._records, name, needed=False)
-        other._absent = self._absent
+        other._absent, other._names, other._whole = self._absent, self._names, self._whole
         return other
+
+    def match_queries(self, gold: Gold) -> None:
+        texts = gold.fields.get("query", ())
+        self._names = TextIndex(lambda: zip(texts, gold.queries, strict=False), gold.index)
+
+    def grouped(self) -> Run:
+        """The same run, with all lines held in memory: the steps of a query are not together."""
+        if not self._stepped:
+            return self
+        other = self._like(self._records, self._hits, needed=self._needed)
+        other._names, other._whole = self._names, True
+        return other
+
+    def _joined(
+        self, parts: Iterator[SystemRecords], columns: frozenset[str], lists: frozenset[str]
+    ) -> Iterator[SystemRecords]:
+        """All records, with those of single steps joined by query."""
+        decoder = self._decoder(columns, lists)
+        return join_steps(self._watched(parts), decoder, whole=self._whole)
+
+    def _watched(self, parts: Iterator[SystemRecords]) -> Iterator[SystemRecords]:
+        for part in parts:
+            self._stepped = self._stepped or has_steps(part)
+            yield part if self._names is None else replace(part, names=self._names)
 
     def _like(self, records: Any, hits: str, *, needed: bool) -> RunLog:
         """A run of the same kind over other records or lists."""
@@ -216,7 +258,7 @@ class RunLog(Run):
     def _parts(self, columns: frozenset[str], lists: frozenset[str]) -> Iterator[SystemRecords]:
         """All records, with the requested lists."""
         if not isinstance(self._records, Source):
-            yield from self._decoded(enumerate(self._records, 1), RecordDecoder(RunRecord))
+            yield from self._decoded(enumerate(self._records, 1), RunDecoder(RunRecord))
             return
         decoder: RecordDecoder[Any] = self._decoder(columns, lists)
         for batch in read_column_batches(self._records, decoder):
@@ -228,12 +270,15 @@ class RunLog(Run):
         if isinstance(self._records, Source):
             entries = zip(repeat(None), self._records.lines_at(places), strict=False)
             return self._decoded(entries, self._decoder(columns, frozenset()), places)
-        return self._decoded(((at + 1, self._records[at]) for at in places.tolist()), RecordDecoder(RunRecord))
+        return self._decoded(((at + 1, self._records[at]) for at in places.tolist()), RunDecoder(RunRecord))
 
     def _decoder(self, columns: frozenset[str], lists: frozenset[str]) -> RecordDecoder[Any]:
         if columns & OPTIONAL_COLUMNS:
-            return RecordDecoder(RunRecord)
-        return RecordDecoder(slim_record((lists | {self._hits}).intersection(OTHER_LISTS)), lists=_TOPK)
+            return RunDecoder(RunRecord)
+        wanted = lists | {self._hits}
+        by_step = STEPS in columns or any(name == STEPS or step_of(name) is not None for name in wanted)
+        named = wanted.intersection(OTHER_LISTS) | ({STEPS} if by_step else frozenset())
+        return RunDecoder(slim_record(named), lists=_TOPK)
 
     def _decoded(
         self, entries: Iterable[tuple[int | None, Any]], decoder: RecordDecoder[Any], places: Ints | None = None
@@ -264,13 +309,15 @@ class RunLog(Run):
     def _once(self, hits: Hits, seen: dict[str, Seen]) -> Hits:
         """The same, if none of its queries came before."""
         if seen.setdefault(hits.system, Seen()).add(hits.queries):
+            if self._stepped and not self._whole:
+                raise Ungrouped
             self._refuse_repeat(hits.system)
         return hits
 
     def _refuse_repeat(self, system: str) -> None:
         """Raise for a query that appears twice: read again from the start to say which and where."""
         seen: dict[str, int | None] = {}
-        for part in self._listed(self._parts(frozenset(), frozenset())):
+        for part in self._listed(self._watched(self._parts(frozenset(), frozenset()))):
             if part.system != system:
                 continue
             for query, line in zip(part.queries, part.lines, strict=True):

@@ -12,20 +12,21 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from karat.data.hits import OPTIONAL_COLUMNS, Hits
+from karat.data.hits import OPTIONAL_COLUMNS, STEPS, Hits, step_of
 from karat.data.ids import Floats, Ints, Packed, as_list, compact, joined_ids
 from karat.data.packed_ids import WORD, first_empty
 from karat.errors import InputError, meant
 from karat.formats.json_lines import Columns, LineTable
 from karat.formats.records import Records, column, extra_columns, has_field, pick
-from karat.formats.run_records import Hit, RunRecord
+from karat.formats.run_records import Hit, RunRecord, RunStep, union_of
 from karat.formats.timestamps import TIMES, OddTime, latencies, refuse_impossible, with_times
 
 if TYPE_CHECKING:
     from karat.data.ids import Ids
+    from karat.data.text_index import TextIndex
 
 # One value per query, kept for later steps; the rest of the record is either hits or provenance.
-_QUERY_FIELDS = ("query", "rewritten_query", "route", "entities", "usage", "error")
+_QUERY_FIELDS = ("query", "rewritten_query", "route", "entities", "usage", "error", "trace_id")
 NO_ID = "a hit without an id cannot match anything: log its id, or leave out the hit"
 _PROVENANCE = ("k_raw", "index_version", "chunker", "reranker")
 
@@ -40,6 +41,21 @@ def _different(values: list[Any]) -> list[Any]:
         return [v for i, v in enumerate(values) if i == 0 or v != values[i - 1]]
 
 
+def _lists(records: Records[Any], name: str) -> list[Any]:
+    """The lists of records by name: a field, one of their steps, or the union of all steps; None where they lack it."""
+    step = step_of(name)
+    if step is None and name != STEPS:
+        return column(records, name)
+    steps: list[Any] = column(records, STEPS)
+    if step is None:
+        return [union_of(one) if one else None for one in steps]
+    return [one[step - 1].topk if one and step <= len(one) else None for one in steps]
+
+
+def _of_union(hit: Any) -> Any:
+    return Hit(**hit) if isinstance(hit, dict) else hit
+
+
 class SystemRecords(msgspec.Struct, frozen=True, dict=True):
     """Some records of one system."""
 
@@ -49,6 +65,7 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
     extra_names: dict[str, str]
     columns: Mapping[str, Columns] = {}  # lists that were read as columns
     places: Ints | None = None  # where each record can be read again
+    names: TextIndex | None = None  # the gold set's queries, for records without an id
 
     def by_system(self) -> Iterator[SystemRecords]:
         systems = column(self.records, "system")
@@ -77,13 +94,13 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
                 return None if columns is None else self
             at = np.flatnonzero(columns.there).tolist()
         else:
-            at = [i for i, hits in enumerate(column(self.records, name)) if hits is not None]
+            at = [i for i, hits in enumerate(_lists(self.records, name)) if hits is not None]
         return self if len(at) == len(self.lines) else self.pick(at) if at else None
 
     def first_without(self, name: str) -> int:
         """The first record without a list in this field, if any."""
         if not isinstance(self.records, LineTable):
-            return column(self.records, name).index(None)
+            return _lists(self.records, name).index(None)
         there = None if name not in self.columns else self.columns[name].there
         return 0 if there is None else int(np.argmin(there))
 
@@ -102,13 +119,18 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
         if set(map(type, queries)) == {str}:
             return queries
         # A log without ids is matched by the text of the query, like a single-target set.
-        queries = [text if q is None else q for q, text in zip(queries, column(self.records, "query"), strict=True)]
+        texts = column(self.records, "query")
+        queries = [self._name(text) if q is None else q for q, text in zip(queries, texts, strict=True)]
         if None in queries:
             hint = meant(["query_id"], self.extra_names.values())
             raise self.error(
                 queries.index(None), "the field is missing", code="missing-field", field="query_id", hint=hint
             )
         return [str(q) for q in queries]
+
+    def _name(self, text: str | None) -> str | None:
+        """The query with this text, if the gold set has exactly one; else the text itself."""
+        return text if text is None or self.names is None else self.names.only(text) or text
 
     def distances(self, before: tuple[bool | None] | None) -> bool | None:
         """Whether scores are distances; None: unknown. `before`: what earlier records say, if there are any."""
@@ -167,13 +189,13 @@ class HitLists(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def counts(self) -> Ints:
-        return np.array(list(map(len, column(self.part.records, self.name))), np.int64)
+        return np.array(list(map(len, _lists(self.part.records, self.name))), np.int64)
 
     @cached_property
     def hits(self) -> list[Any]:
-        hits: list[Any] = list(chain.from_iterable(column(self.part.records, self.name)))
-        if {str, int} & set(map(type, hits)):
-            return [Hit(chunk_id=h) if isinstance(h, (str, int)) else h for h in hits]
+        hits: list[Any] = list(chain.from_iterable(_lists(self.part.records, self.name)))
+        if {str, int, dict} & set(map(type, hits)):
+            return [Hit(chunk_id=h) if isinstance(h, (str, int)) else h for h in map(_of_union, hits)]
         return hits
 
     def ids(self) -> list[str] | Packed:
@@ -334,6 +356,7 @@ class Slice(ListSlice):
         self.timed: bool = "latency" in wanted
         self.latency: list[tuple[int, Mapping[str, Floats]]] = []
         self.fields: dict[str, list[Any]] = {name: [] for name in _QUERY_FIELDS}
+        self.steps: list[Any] | None = [] if STEPS in wanted else None
         self.others: list[ListSlice] = [ListSlice(system, other, wanted, large) for other in others]
 
     def add(self, part: SystemRecords) -> None:
@@ -342,6 +365,8 @@ class Slice(ListSlice):
         super().add(part)
         for name in _QUERY_FIELDS:
             self.fields[name] += column(part.records, name)
+        if self.steps is not None:
+            self.steps += map(step_facts, column(part.records, STEPS))
         for other in self.others:
             records = part.with_list(other.name)
             if records is not None:
@@ -358,10 +383,11 @@ class Slice(ListSlice):
         return self.size + sum(other.size for other in self.others)
 
     def hits(self) -> Hits:
+        fields = self.fields if self.steps is None else {**self.fields, STEPS: self.steps}
         return replace(
             super().hits(),
             latency=self._latency(),
-            fields={n: v for n, v in self.fields.items() if v.count(None) != len(v)},
+            fields={n: v for n, v in fields.items() if v.count(None) != len(v)},
             others={other.name: other.hits() for other in self.others if other.queries},
         )
 
@@ -372,6 +398,14 @@ class Slice(ListSlice):
                 column = columns.setdefault(stage, np.full(len(self.queries), np.nan))
                 column[start : start + len(ms)] = ms
         return columns
+
+
+def step_facts(steps: list[RunStep] | None) -> list[dict[str, Any]] | None:
+    """What each step of a query says beside its hits."""
+    if not steps:
+        return None
+    said = ("name", "query", "latency_ms", "usage")
+    return [{**{name: getattr(step, name) for name in said}, "hits": len(step.topk)} for step in steps]
 
 
 def _line_numbers(lines: Sequence[int | None]) -> Ints:

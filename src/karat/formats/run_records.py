@@ -1,13 +1,14 @@
 """A line of a run log, as written and as read, and a writer for your own code."""
 
 # No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import IO, Any, Literal, Self
 
 import msgspec
 
 from karat.data.entities import Entity
+from karat.data.hits import STEPS
 from karat.data.prices import Count, Usage
 
 
@@ -31,11 +32,29 @@ class Hit(RankedId, gc=False):
     metadata: dict[str, Any] | None = None  # what rules about forbidden hits read
 
 
+class RunStep(msgspec.Struct, kw_only=True, gc=False):
+    """One of several searches for a query, by an agent or a fan-out."""
+
+    query: str | None = None
+    topk: list[str | int | Hit]
+    latency_ms: dict[str, float | None] | float | None = None
+    usage: list[Usage] | None = None
+    name: str | None = None
+
+
+class SlimRunStep(RunStep, kw_only=True, gc=False):
+    """A step read for ids, ranks and scores only."""
+
+    topk: list[str | int | RankedId]  # type: ignore[assignment]
+
+
 class RunRecord(msgspec.Struct, kw_only=True, gc=False):
     """One line of a run log: what one system returned for one query."""
 
     query_id: str | int | None = None
-    topk: list[str | int | Hit]
+    topk: list[str | int | Hit]  # may be left out if there are steps: then it is their union
+    steps: list[RunStep] | None = None
+    step: int | None = None  # in lines with one step each: its number
     system: str | None = None
     k_raw: int | None = None
     latency_ms: dict[str, float | None] | float | None = None  # {stage: ms}, or the total time
@@ -54,6 +73,7 @@ class RunRecord(msgspec.Struct, kw_only=True, gc=False):
     reranker: Any = None
     usage: list[Usage] | None = None
     error: Any = None
+    trace_id: str | None = None  # of the trace that the line was made from
 
 
 class SlimRecord(RunRecord, kw_only=True, gc=False):
@@ -62,14 +82,16 @@ class SlimRecord(RunRecord, kw_only=True, gc=False):
     topk: list[str | int | RankedId]  # type: ignore[assignment]
     raw: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
     topk_original: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
+    steps: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
 
 
 @cache
 def slim_record(lists: frozenset[str]) -> type[SlimRecord]:
-    """SlimRecord that also reads these lists."""
+    """SlimRecord that also reads these lists; `steps` stands for those of all steps."""
     if not lists:
         return SlimRecord
-    fields = [(name, list[str | int | RankedId] | None, None) for name in sorted(lists)]
+    fields: list[Any] = [(name, list[str | int | RankedId] | None, None) for name in sorted(lists - {STEPS})]
+    fields += [(STEPS, list[SlimRunStep] | None, None)] if STEPS in lists else []
     return msgspec.defstruct("SlimRecord", fields, bases=(SlimRecord,), kw_only=True, gc=False)  # type: ignore[return-value]
 
 
@@ -112,3 +134,47 @@ def ranked_hits(hits: Iterable[Any]) -> list[dict[str, Any]]:
         else:
             ranked.append({"rank": rank, "chunk_id": hit})
     return ranked
+
+
+def union_of(steps: Iterable[Any]) -> list[Any]:
+    """The hits of all steps in order of first appearance, each once, without scores: those of different searches cannot
+    be compared.
+
+    >>> union_of([{"topk": ["a", {"id": "b", "score": 2.0}]}, {"topk": [{"chunk_id": "a"}, "c"]}])
+    [{'rank': 1, 'chunk_id': 'a'}, {'rank': 2, 'id': 'b'}, {'rank': 3, 'chunk_id': 'c'}]
+    """
+    found: dict[Any, Any] = {}
+    for step in steps:
+        hits = step["topk"] if isinstance(step, dict) else step.topk
+        for hit in in_order(hits):
+            found.setdefault(_key(hit), hit)
+    return [_placed(hit, rank) for rank, hit in enumerate(found.values(), 1)]
+
+
+def in_order(hits: Sequence[Any]) -> Sequence[Any]:
+    """Hits as they are ranked: by rank if all have one, else by score if all have one."""
+    for name, sign in (("rank", 1), ("score", -1)):
+        values = [_value(hit, name) for hit in hits]
+        if hits and all(isinstance(value, (int, float)) for value in values):
+            return [hit for _, hit in sorted(zip(values, hits, strict=True), key=lambda pair: sign * pair[0])]
+    return hits
+
+
+def _value(hit: Any, name: str) -> Any:
+    return hit.get(name) if isinstance(hit, dict) else getattr(hit, name, None)
+
+
+def _key(hit: Any) -> Any:
+    if isinstance(hit, (str, int)):
+        return str(hit)
+    found = (_value(hit, name) for name in ("chunk_id", "id", "doc_id"))
+    named = next((one for one in found if one is not None), None)
+    return ("text", _value(hit, "text")) if named is None else str(named)
+
+
+def _placed(hit: Any, rank: int) -> Any:
+    if isinstance(hit, (str, int)):
+        return {"rank": rank, "chunk_id": hit}
+    if isinstance(hit, dict):
+        return {"rank": rank, **{name: value for name, value in hit.items() if name not in ("rank", "score")}}
+    return msgspec.structs.replace(hit, rank=rank, score=None)

@@ -170,7 +170,8 @@ class _HeldSlice(msgspec.Struct, frozen=True):
     def hits(self) -> Hits:
         if self.file is None:
             return self.shell
-        return replace(self.file.read(self.place), latency=self.shell.latency, fields=self.shell.fields)
+        shell = self.shell
+        return replace(self.file.read(self.place), latency=shell.latency, fields=shell.fields, counted=shell.counted)
 
 
 def _at_place(hits: Hits, place: int) -> Hits:

@@ -22,6 +22,7 @@ from karat.formats.read import read_run
 from karat.labels.files import Origin, PoolEntry, write_pairs
 from karat.labels.influence import FoundPair, find_influence
 from karat.labels.labelled_gold import read_gold_or_queries
+from karat.labels.production import QuestionSample
 from karat.matching.near_duplicates import near_duplicates
 from karat.results.evaluate import evaluate_all
 from karat.results.queries.shown import Texts
@@ -51,6 +52,7 @@ class Pooling(SavedObject, frozen=True, kw_only=True):
     without_text: int
     influence_share: float | None = None  # the pool's share of the influence of all unlabelled pairs
     seed: int
+    sampled: QuestionSample | None = None  # how questions were drawn from traces
 
 
 class Pool(msgspec.Struct, frozen=True):

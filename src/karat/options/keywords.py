@@ -50,6 +50,7 @@ class LadderKeywords(TypedDict, total=False):
     split: str
     system: str | None
     hits: Literal["topk", "raw", "topk_original"]
+    query_from: Literal["retriever", "root"]
     run_columns: Any
     columns: Any
     engine: Any

@@ -8,6 +8,7 @@ from karat.labels.agreement import ONE_QUERY, Agreement, KappaRow
 from karat.labels.calibration_file import Calibration, JudgeRates, Rate
 from karat.labels.merge import Merging
 from karat.labels.pool import Pooling
+from karat.labels.production import QuestionSample
 from karat.report.blocks import Block, Cell, Column, Interval, Report, Section, Table, Text
 from karat.report.cells import count, few_name, few_warning, table, texts
 from karat.results.no_estimate import why_no_estimate
@@ -40,7 +41,27 @@ def pool_report(pool: Pooling) -> Report:
         *texts("warning", (pool.without_text, no_text)),
     ]
     title = f"{', '.join(pool.runs)} against {pool.gold}"
-    return Report(title, [Section("pool", "Pairs to label", blocks)])
+    drawn = [] if pool.sampled is None else [Section("questions", "Questions", _questions(pool.sampled))]
+    return Report(title, [*drawn, Section("pool", "Pairs to label", blocks)])
+
+
+def _questions(sample: QuestionSample) -> list[Block]:
+    kinds: list[tuple[str, int]] = [
+        ("traces with a question and documents", sample.traces),
+        ("distinct questions", sample.distinct),
+        ("already in the gold set, left out", sample.in_gold),
+        ("drawn", sample.drawn),
+    ]
+    facts: list[list[Cell]] = [[what, number] for what, number in kinds if number]
+    blocks: list[Block] = [Table([Column("questions"), count("")], facts, layout="facts")]
+    rows: list[list[Cell]] = [[one.value, one.questions, one.drawn] for one in sample.strata]
+    blocks += [table([str(sample.by), count("questions"), count("drawn")], rows)] if rows else []
+    found: list[list[Cell]] = [
+        [entry.count, entry.found, entry.done, ", ".join(entry.examples)] for entry in sample.audit
+    ]
+    blocks += [table([count("count"), "found", "done", "for example"], found)] if found else []
+    redacted = f"Redacted before anything was written: {', '.join(sample.redacted)}."
+    return blocks + texts("note", (sample.redacted, redacted))
 
 
 def merge_report(found: Merging) -> Report:

@@ -139,6 +139,7 @@ def _read_through(run: Run) -> tuple[dict[str, int | str | None], Audit]:
     try:
         for part in run.slices(OPTIONAL_COLUMNS | {"latency"}, audit):
             systems[part.system or "(unnamed)"] = None
+            audit.merge(Audit.of(part.counted))
             queries += len(part.queries)
             hits += int(part.offsets[-1])
             count_states(part, audit)
@@ -153,8 +154,10 @@ def _read_through(run: Run) -> tuple[dict[str, int | str | None], Audit]:
 def _match(found: Checked, run: Run, gold: Gold) -> None:
     audit = Audit()
     systems: dict[str, _Covered] = {}
+    run.match_queries(gold)
     try:
         for part in run.slices(frozenset(), audit):
+            audit.merge(Audit.of(part.counted))
             systems.setdefault(part.system, _Covered(gold)).add(judge(part, gold, Rules(), audit), part)
     except Ungrouped:
         return _match(found, run.grouped(), gold)

@@ -123,6 +123,7 @@ def _evaluation(
     was_read = isinstance(gold, Gold) or isinstance(run, Run)
     engine = find_engine(asked.engine, run, asked.spark_master)
     logged, gold = _read(engine, run, gold, asked)
+    logged.match_queries(gold)
     normal = IdNormalizer.of(gold, logged, DocRule(asked.doc_of)) if asked.normalize_ids else None
     gold = gold if normal is None else normalized_gold(gold, normal)
     corpora = corpus = None
@@ -131,6 +132,7 @@ def _evaluation(
 
         corpora = Corpora(asked.corpus, logged, normal, asked.columns)
         corpus = corpora.first
+        logged.match_texts(corpus)
         gold = with_versions(gold, corpus, DocRule(asked.doc_of))
     gold = gold if asked.no_answer is None else with_no_answer(gold, asked.no_answer)
     if asked.quality is not None:

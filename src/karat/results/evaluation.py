@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from karat.data.audit import Audit
 from karat.data.corpus import DescribedRun
 from karat.data.gold import Gold
-from karat.data.hits import LentRun, NoLists, Run, Ungrouped
+from karat.data.hits import LentRun, NoLists, Run, Ungrouped, is_other_list
 from karat.data.ids import DocRule
 from karat.data.normal_ids import IdNormalizer, NormalizedRun, near_queries
 from karat.data.passages.resolve import in_corpus, resolve
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 KEEP_LISTS = 20_000  # up to this many queries, lists to show are kept during the pass; else they are read again
 _NO_SCORE = "log the score of each hit, or remove the threshold (--min-score)"
-_OTHER_QUERIES = "; name the field with the gold set's ids: --map query_id=FIELD"
 _NO_RANK = "name the score column (--map score=COLUMN), or use --scores as-listed if rows are in ranking order"
 _NO_VERSION = "log the doc_version of each hit, or pass a corpus that has it (--corpus)"
 
@@ -71,6 +70,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
     about: dict[str, Any]  # what is known about runs that take the place of labels, for the provenance
 
     def results(self, run: Run, consumers: Sequence[Consumer]) -> dict[str, Result]:
+        overlap_hint = run.overlap_hint
         plan = self._plan(consumers)
         views = self._views(plan)
         request = self._request(views, plan)
@@ -87,7 +87,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         if self.corpora is not None:
             self.corpora.refuse_mixed(systems)
         for measured in systems.values():
-            _refuse_no_overlap(measured, run.label, self.gold, (request.own,))
+            _refuse_no_overlap(measured, run.label, self.gold, (request.own,), overlap_hint)
         _refuse_unscored(systems.values(), run.label, request.own)
         _refuse_scoreless(systems.values(), run.label, self.rules, request.own)
         _refuse_undated(systems.values(), run.label, request.own)
@@ -194,6 +194,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
     def _request(self, views: Mapping[View, list[Metric]], plan: Need) -> PassRequest:
         """What must be read from the run itself."""
         own, own_lists = View.own(self.rules), {OWN, RAW, ORIGINAL} - self.lent.keys()
+        own_lists |= {view.lists for view in views if is_other_list(view.lists)} - self.lent.keys()
         here = {view: _needing_hits(metrics) for view, metrics in views.items() if view.lists in own_lists}
         # With very many queries, the few lists that are shown are read again.
         lists = plan.lists if len(self.gold.queries) <= KEEP_LISTS else 0
@@ -248,7 +249,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
                 no_bm25 = str(error).replace("\nhint: ", "; ")
                 continue
             for system, measured in found.items():
-                _refuse_no_overlap(measured, run.label, self.gold, here)
+                _refuse_no_overlap(measured, run.label, self.gold, here, run.overlap_hint)
                 systems = systems | {system: systems[system].joined(measured)}
         return systems, no_bm25
 
@@ -340,8 +341,8 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
 # Problems that are known only after the pass and make an evaluation pointless.
 
 
-def _refuse_no_overlap(measured: RunData, run: str, gold: Gold, views: Iterable[View]) -> None:
-    """Raise if a system has none of the gold set's queries. `run`: its label."""
+def _refuse_no_overlap(measured: RunData, run: str, gold: Gold, views: Iterable[View], hint: str) -> None:
+    """Raise if a system has none of the gold set's queries. `run`: its label. `hint`: what to type for other names."""
     tables = [measured.tables[view] for view in views if view in measured.tables]
     if any(table.present.any() for table in tables):
         return
@@ -351,7 +352,7 @@ def _refuse_no_overlap(measured: RunData, run: str, gold: Gold, views: Iterable[
     near = next(iter(near_queries(measured.unknown, gold, np.arange(len(gold.queries))).items()), None)
     if near is not None:
         run_has, other = f", the run has {near[0]!r}", near[1]
-    way = "; --normalize-ids treats them as the same" if near is not None else _OTHER_QUERIES
+    way = "; --normalize-ids treats them as the same" if near is not None else f"; {hint}"
     raise NoOverlap(
         f"the gold set {gold.label} has none of the queries of {run}{of}",
         hint=f"the gold set has {shorten(other if near else gold.queries[0], 60)!r}{run_has}{way}",

@@ -148,6 +148,8 @@ class Kernel:
                 odd = _odd_versions(one)
                 audits[view].count("odd_versions", len(odd), map(str, odd[:3]))
         own = judged.get(request.own)
+        if own is not None:
+            audits[request.own].merge(Audit.of(hits.counted))
         part = Part(
             system=system,
             tables={view: TablePart.of(one) for view, one in judged.items()},

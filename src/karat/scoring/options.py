@@ -186,6 +186,9 @@ class Options(Sampling, CountingOptions):
     hits: Literal["topk", "raw", "topk_original"] = option(
         "topk", "Which lists of a run log to evaluate: final, before reranking, or before rewriting."
     )
+    query_from: Literal["retriever", "root"] = option(
+        "retriever", "Traces: take the question from the retriever span, or from the root span of the trace."
+    )
     run_columns: Any = option(
         None,
         "YAML file that maps table columns, such as `query_id: request_id`.",
@@ -247,7 +250,8 @@ class Options(Sampling, CountingOptions):
     def of_run(self) -> dict[str, Any]:
         """Arguments of `read_run`."""
         columns = self.fields if self.run_columns is None else self.run_columns
-        return {"format": self.run_format, "system": self.system, "hits": self.hits, "columns": columns}
+        found = {"format": self.run_format, "system": self.system, "hits": self.hits, "columns": columns}
+        return found | ({} if self.query_from == "retriever" else {"query_from": self.query_from})
 
     @property
     def of_gold(self) -> dict[str, Any]:

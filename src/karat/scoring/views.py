@@ -7,11 +7,14 @@ from typing import Literal
 
 import msgspec
 
+from karat.data.hits import STEPS, step_lists
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric, Relevance
 
 OWN = "topk"  # the final lists of a run
 RAW, ORIGINAL, BM25 = "raw", "topk_original", "bm25"
+# Lists of a query with several searches are `STEPS` (all of them) and `step_lists(1)`, `step_lists(2)` …
+__all__ = ("BM25", "ORIGINAL", "OWN", "RAW", "STEPS", "Level", "Need", "View", "level_of", "route_lists", "step_lists")
 
 Level = Literal["chunk", "doc"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from karat.data.hits import Run
 from karat.formats.base import Format, Kind, ReadOptions, Source
@@ -14,15 +14,20 @@ def _is_list_of_records(source: Source) -> bool:
     return source.first_line.startswith(b"[") and re.search(rb'[{,]\s*"topk"\s*:', source.head) is not None
 
 
+def _has_steps(record: dict[str, Any]) -> bool:
+    return isinstance(record.get("steps"), list) and not {"query_id", "query"}.isdisjoint(record)
+
+
 class RunLogFormat(Format):
-    """JSONL with `query_id` and `topk` on every line, or a JSON array of the same records."""
+    """JSONL with `query_id` and `topk` (or `steps`) on every line, or a JSON array of the same records."""
 
     name = "run-log"
     kinds: ClassVar[frozenset[Kind]] = frozenset({"run"})
     order = 10
 
     def recognises(self, source: Source, kind: Kind) -> bool:
-        return "topk" in (source.first_object or {}) or _is_list_of_records(source)
+        first = source.first_object or {}
+        return "topk" in first or _has_steps(first) or _is_list_of_records(source)
 
     def read_run(self, source: Source, options: ReadOptions) -> Run:
         from karat.formats.run_log import RunLog

@@ -109,6 +109,7 @@ def stress_test(
     found = None if reranker is None else make_reranker(reranker)
     gold = read_gold(gold)
     lists, name = choose_lists(run, system, hits, reranked=found is not None)
+    lists.match_queries(gold)
     corpora = None if corpus is None else Corpora(corpus, lists)
     lists, system, listed = listed_queries(lists)
     if corpora is not None:

@@ -1,0 +1,1 @@
+"""Traces of production systems, read as run logs."""
