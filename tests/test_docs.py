@@ -142,8 +142,9 @@ def test_the_code_about_statistics_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert names["result"].segments.height > 0
 
 
-def test_the_example_of_rechunking_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / "rechunking.md").read_text()
+@pytest.mark.parametrize("name", ["rechunking", "overlap"])
+def test_the_example_of_a_page_prints_what_the_page_shows(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / f"{name}.md").read_text()
     (block,), (shown,) = (re.findall(rf"```{kind}\n(.*?)```", page, re.S) for kind in ("python", "text"))
     exec(block, {})
     assert capsys.readouterr().out == shown

@@ -39,7 +39,6 @@ COMMANDS = {
     "comparison in a corpus": "compare {other} {run} --gold {gold} --corpus {corpus}",
     "comparison of lists": "compare {other} {run} -o page.html",
     "run as gold": "eval {run} --gold run:{other} -m recall@10 -m rbo@10",
-    "comparison on a run as gold": "compare {other} {run} --gold run:{other}",
     "reference": "eval {run} --gold {gold} --reference {other}",
     "bounded comparison": "compare {other} {run} --gold {gold} --bounds --labels labels.jsonl",
     "gate": "gate {run} --gold {gold} --baseline {other} --gate 'recall@5 >= 0.2' --gate 'recall@5 drop <= 0.02'",

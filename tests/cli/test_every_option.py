@@ -133,6 +133,8 @@ GIVEN: dict[str, tuple[list[str], list[str]]] = {
     "engine": (["--engine", "nowhere"], []),
     "spark_master": (["--spark-master", "local[1]"], []),
     "run_columns": (["--run-columns", "columns.yaml"], []),
+    "depth": (["--depth", "2"], ["--gold", "run:old.jsonl"]),
+    "reference": (["--reference", "old.jsonl"], []),
 }
 BESIDES = {(command, "max_grade"): ["--labels", "judge.jsonl"] for command in ("eval", "compare")}
 BESIDES |= {("pool", option): ["--labelled", "judge.jsonl"] for option in ("max_grade", "gold_scale")}
@@ -144,6 +146,8 @@ BESIDES["gate", "max_grade"] = ["--labels", "judge.jsonl"]
 BESIDES["merge", "gold_scale"], BESIDES["merge", "doc_of"] = [], ["chunk.jsonl"]
 BESIDES["merge", "target"] = ["--gold", "target.jsonl", "second.jsonl"]
 BESIDES["eval", "corpus_size"] = ["--gold", "target.jsonl", "--target", "gold_chunk_id"]  # a document has no floor
+BESIDES["compare", "reference"] = ["-m", "rbo@5"]
+BESIDES["gate", "reference"] = BESIDES["selftest", "reference"] = ["--gate", "rbo@5 >= 0.1"]
 SETTINGS = {"settings", "statistics", "seconds"}  # what was asked for, and not what came of it
 
 

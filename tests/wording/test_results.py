@@ -172,7 +172,17 @@ def unknown_candidate() -> None:
 
 
 COMPARISONS: dict[str, Case] = {
-    "no gold": lambda: karat.compare(RUN, RUN),
+    "no gold": lambda: karat.compare(RUN, RUN, metrics=["recall@5"]),
+    "no gold for one of two sides": lambda: karat.compare(karat.evaluate(RUN, GOLD, ["mrr"]), RUN),
+    "no reference": evaluate(metrics=["rbo@5"]),
+    "a reference with other queries": evaluate(metrics=["jaccard@5"], reference={"other": ["a"]}),
+    "a depth for a gold set": evaluate(depth=5),
+    "a depth of 0": lambda: karat.evaluate(RUN, karat.read_run(RUN), depth=0),
+    "a run as gold that is not there": lambda: karat.evaluate(RUN, "run:none.jsonl"),
+    "a run as gold without hits": lambda: karat.evaluate(RUN, karat.read_run([{"query_id": "q1", "topk": []}])),
+    "a run as gold with two systems": lambda: karat.evaluate(
+        RUN, karat.read_run([{"query_id": "q1", "system": system, "topk": ["a"]} for system in ("hnsw", "exact")])
+    ),
     "a metric that was left out": lambda: karat.compare(*_one_down(), ["mrr"])["mrr"],
     "one run": lambda: compare_results([karat.evaluate(RUN, GOLD, ["mrr"])]),
     "no query in common": lambda: karat.compare({"p": ["a"]}, {"q": ["a"]}, {"p": ["a"], "q": ["a"]}, missing="skip"),

@@ -97,9 +97,9 @@ def command(
     sampling = named_sampling(options, Sampling())
     overlap, wanted = split_overlap(metrics or None, options.get("reference"))
     consumers: list[Consumer] = [compare_need(bounds=bounds, overlap=overlap)]
-    if any(output.endswith(".html") for output in outputs):
+    if texts := any(output.endswith(".html") for output in outputs):
         consumers.append(changes_need)
-    sides = _sides(sides_given, gold, wanted, options, consumers)
+    sides = _sides(sides_given, gold, wanted, options, consumers, texts=texts)
     given = "--labels" if labels else "--gold-labels"
     if (labels or options.get("gold_labels")) and not all(side.labelling.prepare for side in sides):
         raise ConfigError(
@@ -127,6 +127,8 @@ def _sides(
     metrics: Sequence[Metric] | None,
     options: dict[str, Any],
     consumers: Sequence[Consumer],
+    *,
+    texts: bool,
 ) -> list[Result]:
     """Score the runs. Without a gold set, they share a gold set without labels."""
     from karat.cli.scoring import evaluation_options, gold_once, load_numpy, results_of
@@ -135,7 +137,7 @@ def _sides(
     from karat.results.comparison.unlabelled import unlabelled
 
     asked: EvaluateKeywords = evaluation_options(options)  # type: ignore[assignment]
-    if gold is None and (found := unlabelled(runs, metrics, asked)) is not None:
+    if gold is None and (found := unlabelled(runs, metrics, asked, texts=texts)) is not None:
         given, judged = found
     else:
         given, judged = list(runs), gold_once(gold, options)

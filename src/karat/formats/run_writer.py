@@ -30,6 +30,7 @@ _OF_RECORD = {
     "latency_ms": "times",
     "raw": "lists before reranking",
     "topk_original": "lists before rewriting",
+    "steps": "steps",
     "score_order": "",
     "query_id": "",
     "topk": "",
@@ -45,6 +46,11 @@ _TAG = "run"  # of a run without a name, in a TREC file
 
 def run_records(run: Run) -> Iterator[Record]:
     """Every query of a run, as a record of a run log. May raise Ungrouped."""
+    from karat.formats.traces.run import TraceRun
+
+    if isinstance(run, TraceRun):  # with their steps
+        yield from (record for _, record in run.records())
+        return
     wanted = OPTIONAL_COLUMNS | {"latency"}
     for hits in run.slices(wanted, Audit(), frozenset(OTHER_LISTS)):
         others = {name: dict(zip(other.queries, _lists(other), strict=True)) for name, other in hits.others.items()}

@@ -20,7 +20,7 @@ from karat.data.ids import DocRule
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
 from karat.formats.base import Source, SourcePlace
 from karat.formats.questions import bare_questions, is_bare
-from karat.formats.read import read_gold
+from karat.formats.read import is_run_as_gold, read_gold
 from karat.labels.agreement import settle
 from karat.labels.calibration_file import is_calibration, known_judge, read_calibration
 from karat.labels.files import (
@@ -44,7 +44,8 @@ _SETTLE = (
 
 def read_gold_or_queries(gold: Any, **options: Any) -> Gold:
     """Read a gold set, or a file of plain queries as a gold set without judgements."""
-    if not isinstance(gold, (str, PathLike)) or not is_bare(gold, **options):
+    of_file = {name: value for name, value in options.items() if name not in ("depth", "rules")}
+    if not isinstance(gold, (str, PathLike)) or is_run_as_gold(gold) or not is_bare(gold, **of_file):
         return read_gold(gold, **options)
     source = Source(Path(gold))
     builder = GoldBuilder(source.label)

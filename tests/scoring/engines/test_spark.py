@@ -58,6 +58,16 @@ def test_gold_that_is_not_broadcast(spark: Any) -> None:
     assert_same(karat.evaluate(TABLE, GOLD, [*METRICS, "recall(level=doc)@5"]), joined)
 
 
+def test_a_run_as_gold_is_sent_whole(spark: Any) -> None:
+    """Whatever its size: rows of a gold set would lose equal neighbours and the reference."""
+    exact = TABLE.drop("rank").with_columns(pl.col("score").round(1))
+    metrics = ["recall@3", "precision@3", "rbo@5", "jaccard@5"]
+    gold = karat.read_gold(karat.read_run(exact), depth=3)
+    assert gold.equals is not None
+    frame, engine = spark.createDataFrame(scattered(TABLE).to_arrow()), karat.systems.Spark(spark, broadcast=100)
+    assert_same(karat.evaluate(TABLE, gold, metrics), karat.evaluate(frame, gold, metrics, engine=engine))
+
+
 def test_the_demo_set_with_all_that_is_reported(spark: Any, tmp_path: Path) -> None:
     table = rows(karat.read_run(DEMO / "bm25.jsonl"))
     table.write_parquet(tmp_path / "run.parquet")

@@ -40,8 +40,7 @@ class AgainstRun(Metric, frozen=True, kw_only=True):
 
 
 class RankBiasedOverlap(AgainstRun, frozen=True, kw_only=True):
-    """Rank-biased overlap (RBO) of the top k hits with those of a reference run: 1 for the same list, 0 for no shared
-    hit.
+    """Rank-biased overlap (RBO) of the top k hits with those of a reference run; 1 means the same list.
 
     The overlap of the first d hits, averaged over every depth d with weight (1 − p) p^(d − 1), so high ranks count
     most. Extrapolated beyond k, and for lists of different length (Webber, Moffat and Zobel 2010, eq. 32). Hits of
