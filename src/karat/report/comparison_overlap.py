@@ -54,8 +54,9 @@ def _counts(found: ListOverlap) -> str:
         (found.one_empty, "hits on one side only"),
         (found.both_empty, "no hits on either side (undefined)"),
     )
-    said = "; ".join(f"{count:,} {what}" for count, what in kinds if count)
-    return f"Queries by their first {counted(found.depth, 'hit')}: {said}."
+    said = [(count, what) for count, what in kinds if count]
+    parts = [f"{counted(count) if at == 0 else f'{count:,}'} with {what}" for at, (count, what) in enumerate(said)]
+    return f"By the first {counted(found.depth, 'hit')}: {'; '.join(parts)}."
 
 
 def _unseen(found: ListOverlap) -> str:
