@@ -71,6 +71,15 @@ def score_order(score: Floats, offsets: Ints, width: int) -> ScoreOrder:
     return ScoreOrder(facts, tied)
 
 
+def ranks_are_places(rank: Floats, offsets: Ints) -> bool:
+    """Whether the hits of every list are ranked 1, 2, 3 … as they are listed."""
+    library = native()
+    if library is None:
+        return bool((rank == np.arange(len(rank)) - np.repeat(offsets[:-1], np.diff(offsets)) + 1).all())
+    rank, offsets = np.ascontiguousarray(rank), np.ascontiguousarray(offsets)
+    return bool(library.karat_ranks(rank.ctypes.data, offsets.ctypes.data, len(offsets) - 1))
+
+
 def _plain(score: Floats, offsets: Ints, width: int) -> ScoreOrder:
     size = len(offsets) - 1
     query = np.repeat(np.arange(size), np.diff(offsets))

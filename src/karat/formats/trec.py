@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from io import BytesIO
@@ -21,7 +20,7 @@ from karat.data.packed_ids import WORD
 from karat.errors import InputError
 from karat.formats.base import Begun, Source, changed_while_read, source_parts
 from karat.formats.layout import grouped_rows, refuse_other_system
-from karat.formats.records import line_starts
+from karat.formats.records import cut_blocks, line_starts
 from karat.formats.trec_rows import (
     TrecRows,
     as_number,
@@ -202,7 +201,7 @@ class TrecRun(Run):
         """Read block by block; consecutive lines of a query are in one block."""
         begin = self._source.begin or 0
         width = WORD
-        for block, size in _whole_queries(self._source):
+        for block, size in cut_blocks(self._source, _BLOCK, _last_query):
             rows = read_rows(block, columns=5, number=4, size=size, width=width)
             width = width if rows is None else rows.ids.itemsize
             yield self._framed(block[:size], begin) if rows is None else self._of_rows(rows, begin, block)
@@ -264,27 +263,6 @@ class _Rows:
         if len(self.ids) == before:
             raise ValueError
         return size
-
-
-def _whole_queries(source: Source) -> Iterator[tuple[bytes, int]]:
-    """The file in blocks, each with the size of its whole lines that never split a query. What follows them comes again
-    in the next block."""
-    whole, read = source.size, 0
-    with source.open() as stream:
-        block = stream.read(_BLOCK)
-        while block:
-            more = stream.read(1)
-            cut = _last_query(block) if more else len(block)
-            if cut:
-                read += cut
-                source.note_parsed(cut)
-                yield block, cut
-            if not cut or source.begin is None or not stream.seekable():
-                block = b"".join([block[cut:], more, stream.read(_BLOCK)])
-            else:  # reading the rest again takes less time than copying the block
-                stream.seek(cut - len(block) - len(more), os.SEEK_CUR)
-                block = stream.read(_BLOCK)
-    source.refuse_shorter(whole, read)
 
 
 def _last_query(block: bytes) -> int:

@@ -32,6 +32,8 @@ def rank_order(hits: Hits, rows: Ints, depth: int, rules: CountingOptions) -> In
         if scores.complete.all() and not scores.unsorted.any():  # the usual case
             settled = rules.ties == "listed" or not scores.has_ties.any()
             return None if settled else _settle_ties(hits, scores.tied, None, rows, depth)
+    if hits.ranked_as_listed:
+        return None
     query = hits.query_of_row
     key = _sort_key(hits, rules)
     if key is None:
@@ -121,6 +123,10 @@ def _inspect_scores(hits: Hits, score: Floats, scored: Bools, audit: Audit, rule
 
 
 def _inspect_ranks(hits: Hits, rank: Floats, ranked: Bools, audit: Audit) -> None:
+    if hits.ranked_as_listed:
+        if hits.score is not None:
+            _count_queries("rank_against_score", hits, np.flatnonzero(hits.score_order().rises), audit, ranked)
+        return
     query = hits.query_of_row
     place = np.arange(len(query)) - hits.offsets[query] + 1
     order = None
@@ -184,6 +190,8 @@ def _ranked(hits: Hits) -> Bools:
     size = len(hits.queries)
     if hits.rank is None:
         return np.zeros(size, np.bool_)
+    if hits.ranked_as_listed:
+        return np.ones(size, np.bool_)
     gaps = np.isnan(hits.rank)
     if not gaps.any():
         return np.ones(size, np.bool_)
