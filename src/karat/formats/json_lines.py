@@ -24,11 +24,11 @@ from karat.files.decode_errors import DECODE_ERRORS
 ValueKind: TypeAlias = Literal["text?", "number", "number?", "whole?", "other"]
 
 _LARGEST = 1 << 30  # bytes of a block
-_OBJECT, _LINE = 32, 128  # bytes that an object or a line is expected to have, at least
+_OBJECT, _LINE = 32, 96  # bytes that an object or a line is expected to have, at least
 _KINDS = {"text?": 0, "number?": 1, "whole?": 2, "other": 3, "number": 1 | 16}
 _VALUE, _SKIP, _LIST, _LIST_OR_NULL = range(4)
 _PLAIN_TEXT, _DIFFERENT, _LACKING = 1, 16, 8
-_UNKNOWN, _FULL = -2, -3
+_UNKNOWN, _FULL, _MANY = -2, -3, -5
 _STAGES = 8  # names in an object of numbers, at most
 
 
@@ -194,10 +194,12 @@ class LineReader:
         while True:
             asked = self._asked()
             lines = native().karat_lines(block, size, ctypes.byref(asked))
-            if lines != _FULL:
+            if lines == _FULL:
+                self._item_room *= 4  # this ends: an object takes more than a byte, and so does a line
+            elif lines == _MANY:
+                self._line_room *= 4
+            else:
                 return lines, asked
-            self._line_room *= 4  # this ends: a line and an object take more than a byte
-            self._item_room *= 4
 
     def _asked(self) -> _Asked:
         room, fields, items = self._room, self._fields, self._items

@@ -18,6 +18,7 @@ from karat.data.ids import Floats, Ids, Ints, Seen, as_list, joined_ids, size_of
 from karat.data.native import native
 from karat.data.packed_ids import WORD
 from karat.errors import InputError
+from karat.formats.ahead import read_ahead
 from karat.formats.base import Begun, Source, changed_while_read, source_parts
 from karat.formats.layout import grouped_rows, refuse_other_system
 from karat.formats.records import cut_blocks, line_starts
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 # Below this size, a plain loop over lines is faster than importing polars.
 _SMALL = 16 << 20
-_BLOCK = 8 << 20
+_BLOCK = 4 << 20
 _PIECE = 1 << 17
 _SPACE, _BREAK = b" \n"
 
@@ -189,7 +190,8 @@ class TrecRun(Run):
         return not_usable(parts[4], self.label, line, "score", "a finite number")
 
     def _read_blocks(self) -> Iterator[Hits]:
-        done, begun = Seen(), Begun(self._blocks())
+        blocks = self._blocks()
+        done, begun = Seen(), Begun(read_ahead(blocks) if self._source.reads_ahead else blocks)
         for hits in begun.rest:
             begun.keep(replace(hits, written=None), 8 * len(hits.ids) + size_of(hits.ids))
             if done.add(hits.queries):

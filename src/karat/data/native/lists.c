@@ -87,13 +87,15 @@ void karat_hash_lines(const uint8_t *text, int64_t size, int64_t count, uint64_t
 int64_t karat_seen(const uint64_t *hashes, int64_t count, uint64_t *slots, uint64_t room) {
     int64_t again = 0;
     for (int64_t i = 0; i < count; i++) {
-        uint64_t hash = hashes[i] ? hashes[i] : 1, slot = ((hash * SPREAD) >> 20) & room;
+        uint64_t hash = hashes[i] ? hashes[i] : SPREAD, slot = ((hash * SPREAD) >> 20) & room;
         while (slots[slot] && slots[slot] != hash) slot = (slot + 1) & room;
         again |= slots[slot] == hash;
         slots[slot] = hash;
     }
     return again;
 }
+
+enum { FEW = 16 };
 
 /* Whether a hash stands twice with its owner: owner i has offsets[i] … offsets[i + 1]. -1: no memory. */
 int64_t karat_repeats(const uint64_t *hashes, const int64_t *offsets, int64_t owners) {
@@ -102,19 +104,25 @@ int64_t karat_repeats(const uint64_t *hashes, const int64_t *offsets, int64_t ow
     if (most >= INT32_MAX) return -1;
     size_t room = 16;
     while (room < 2 * (size_t)most) room *= 2;
-    uint32_t *slots = malloc(room * sizeof *slots); /* number + 1 of a row of the owner, 0 = empty */
-    if (!slots) return -1;
+    uint64_t *slots = most > FEW ? malloc(room * sizeof *slots) : NULL; /* 0 = empty */
+    if (most > FEW && !slots) return -1;
     for (int64_t i = 0; i < owners && !repeated; i++) {
         const uint64_t *own = hashes + offsets[i];
-        uint32_t count = (uint32_t)(offsets[i + 1] - offsets[i]);
+        int64_t count = offsets[i + 1] - offsets[i];
+        if (count <= FEW) {
+            for (int64_t row = 1; row < count; row++)
+                for (int64_t other = 0; other < row; other++) repeated |= own[row] == own[other];
+            continue;
+        }
         size_t mask = 15;
         while (mask + 1 < 2 * (size_t)count) mask = 2 * mask + 1;
         memset(slots, 0, (mask + 1) * sizeof *slots);
-        for (uint32_t row = 0; row < count; row++) {
-            size_t slot = (size_t)(own[row] >> 20) & mask;
-            while (slots[slot] && own[slots[slot] - 1] != own[row]) slot = (slot + 1) & mask;
-            if (slots[slot]) { repeated = 1; break; }
-            slots[slot] = row + 1;
+        for (int64_t row = 0; row < count && !repeated; row++) {
+            uint64_t hash = own[row] ? own[row] : SPREAD;
+            size_t slot = (size_t)(hash >> 20) & mask;
+            while (slots[slot] && slots[slot] != hash) slot = (slot + 1) & mask;
+            repeated = slots[slot] == hash;
+            slots[slot] = hash;
         }
     }
     free(slots);
@@ -151,8 +159,6 @@ int64_t karat_find(const uint64_t *hashes, const uint32_t *slots, uint64_t room,
     }
     return n;
 }
-
-enum { FEW = 8 };
 
 /* For each row of a list the first item of its query with the same hash, and not left out: pairs of row and item. Returns
    how many, or -1 if there is no memory. Query q has the items bounds[q] … bounds[q + 1]; `left_out` may be NULL. */
@@ -266,4 +272,15 @@ int64_t karat_ranks(const double *ranks, const int64_t *offsets, int64_t owners)
     for (int64_t owner = 0; owner < owners && !other; owner++)
         for (int64_t i = offsets[owner]; i < offsets[owner + 1]; i++) other |= ranks[i] != (double)(i - offsets[owner] + 1);
     return !other;
+}
+
+/* For each place the first and the one after the last of its tie: tied[i] says that places i - 1 and i are tied. */
+void karat_ties(const uint8_t *tied, int64_t size, const int64_t *places, int64_t count, int64_t *starts, int64_t *ends) {
+    for (int64_t i = 0; i < count; i++) {
+        int64_t start = places[i], end = places[i] + 1;
+        while (start > 0 && tied[start]) start--;
+        while (end < size && tied[end]) end++;
+        starts[i] = start;
+        ends[i] = end;
+    }
 }

@@ -24,7 +24,7 @@
 typedef const uint8_t *at_t;
 
 /* Why a block is not read. */
-enum { ODD = -1, UNKNOWN = -2, FULL = -3, WIDE = -4 };
+enum { ODD = -1, UNKNOWN = -2, FULL = -3, WIDE = -4, MANY = -5 };
 
 /* What to do with a field of a line, and of an object in a list. */
 enum { VALUE = 0, SKIP = 1, LIST = 2, LIST_OR_NULL = 3 };
@@ -786,7 +786,7 @@ int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
         }
     }
     for (; p < end; line++) {
-        if (line == room) return FULL;
+        if (line == room) return MANY;
         asked->starts[line] = asked->stopped = p - text;
         for (int64_t stage = 0; stage < asked->stage_count; stage++) asked->stages[stage * room + line] = NAN;
         p = blank(p, end);
@@ -819,6 +819,8 @@ int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
             } else {
                 at_t first = p;
                 int64_t *firsts = asked->firsts + field * room, *after = asked->after + field * room;
+                if (asked->found[field] == LACKING) /* no line before had it */
+                    for (int64_t i = 0; i < line; i++) firsts[i] = after[i] = -1;
                 int64_t size = line && field != asked->map && !(asked->found[field] & DIFFERENT) ? after[0] - firsts[0] : 0;
                 if (size > 0 && end - p > size && !memcmp(p, text + firsts[0], (size_t)size) && ends_value(p[size])) {
                     p += size;
@@ -854,7 +856,7 @@ int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
             if (asked->kinds[field] == LIST) return ODD;
             if (list_of[field] >= 0) asked->counts[list_of[field] * room + line] = -1;
             else {
-                asked->firsts[field * room + line] = asked->after[field * room + line] = -1;
+                if (asked->found[field] & ~LACKING) asked->firsts[field * room + line] = asked->after[field * room + line] = -1;
                 asked->found[field] |= LACKING;
             }
         }
