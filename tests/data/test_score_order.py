@@ -15,7 +15,7 @@ from karat.data.hits import Hits
 from karat.data.ids import HashTable, Owners, find, has_repeats, keys, may_repeat
 from karat.data.native import native
 from karat.data.packed_ids import has_byte, pack
-from karat.data.score_order import score_order
+from karat.data.score_order import ranks_are_places, score_order, ties_at
 from karat.scoring.list_hashes import list_hashes
 
 pytestmark = pytest.mark.skipif(native() is None, reason="no native reader: it is made by `make native`")
@@ -43,6 +43,21 @@ def test_the_order_of_scores(lists: list[list[float]], width: int) -> None:
     expected = plainly(lambda: score_order(scores, offsets, width))
     assert found.facts.tolist() == expected.facts.tolist()
     assert found.tied.tolist() == expected.tied.tolist()
+
+
+@given(st.lists(st.booleans(), max_size=20), st.data())
+def test_ties_at_some_places(tied: list[bool], data: st.DataObject) -> None:
+    flags = np.array([False, *tied])
+    places = np.array(data.draw(st.lists(st.integers(0, len(tied)), max_size=6)), np.int64)
+    found, expected = ties_at(flags, places), plainly(lambda: ties_at(flags, places))
+    assert [part.tolist() for part in found] == [part.tolist() for part in expected]
+
+
+@given(st.lists(st.lists(st.sampled_from([1.0, 2.0, 3.0, float("nan")]), max_size=3), max_size=4))
+def test_ranks_that_are_places(lists: list[list[float]]) -> None:
+    ranks, offsets = np.array([rank for one in lists for rank in one]), offsets_of(lists)
+    expected = all(one == [1.0, 2.0, 3.0][: len(one)] for one in lists)
+    assert ranks_are_places(ranks, offsets) == plainly(lambda: ranks_are_places(ranks, offsets)) == expected
 
 
 @given(NAMES, st.randoms(use_true_random=False))

@@ -165,6 +165,37 @@ def test_whatever_is_changed_both_ways_agree(
     assert fast == slow
 
 
+NUMBERS = st.one_of(
+    st.from_regex(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?", fullmatch=True),
+    st.floats(0, 1).map(repr),
+    st.sampled_from(["0", "-0", "0.0", "-0.5", "1e3", "5E-1", "1.50", "9999999", "99999999", "12345678.5"]),
+)
+FIELDS = st.one_of(
+    st.tuples(st.sampled_from(["rank"]), st.one_of(st.integers(-3, 10**16).map(str), st.just("null"))),
+    st.tuples(st.sampled_from(["score", "other"]), st.one_of(NUMBERS, st.just("null"))),
+    st.tuples(st.sampled_from(["doc_id", "chunk_id"]), st.one_of(st.integers(0, 10**9).map(str), st.just('"d#1"'))),
+    st.tuples(
+        st.sampled_from(["text", "title"]),
+        st.one_of(st.text('a"\\\né \x01', max_size=40).map(json.dumps), st.sampled_from(["null", "true", "[1]", "{}"])),
+    ),
+)
+OBJECTS = st.lists(FIELDS, max_size=5, unique_by=lambda pair: pair[0]).map(
+    lambda pairs: "{" + ",".join(f'"{name}":{value}' for name, value in [("id", '"x"'), *pairs]) + "}"
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(objects=st.lists(st.tuples(OBJECTS, st.integers(1, 4)), min_size=1, max_size=8))
+def test_objects_whose_fields_and_values_change(
+    objects: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Several alike are read in a shorter way."""
+    hits = [text.replace('"x"', f'"x{i}{j}"') for i, (text, times) in enumerate(objects) for j in range(times)]
+    lines = [f'{{"query_id":"q{i}","topk":[{",".join(hits)}],"note":"{"n" * 70}"}}\n'.encode() for i in range(3)]
+    fast, slow = both_ways(lines, "run", tmp_path_factory.getbasetemp() / "objects.jsonl")
+    assert fast == slow
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

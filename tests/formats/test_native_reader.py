@@ -19,9 +19,9 @@ from refusals import refused
 import karat
 from karat import KaratError, evaluate, read_gold, read_run
 from karat.data.audit import Audit
-from karat.data.ids import HashTable, as_list, hashes, may_repeat
+from karat.data.ids import HashTable, Owners, Seen, as_list, hashes, match, may_repeat
 from karat.data.native import build, native, reader_name
-from karat.data.packed_ids import pack
+from karat.data.packed_ids import cut_packed, hash_cut, hash_texts, pack
 from karat.errors import InputError
 from karat.formats.trec_rows import read_rows
 from karat.results.save import saved_form
@@ -275,6 +275,47 @@ def test_hashes_and_look_ups_are_the_same_either_way(ids: list[str], table: list
         return [hashed.tolist(), rows.tolist(), at.tolist(), may_repeat(pack(ids), offsets)]
 
     assert found() == plainly(found)
+
+
+@needs_native
+@given(st.lists(st.text("ab#\0\né\ud800", max_size=20), max_size=20))
+def test_texts_and_their_documents_hash_the_same_either_way(texts: list[str]) -> None:
+    packed = pack(texts)
+    assert hash_texts(texts).tolist() == plainly(lambda: hash_texts(texts)).tolist() == hashes(packed).tolist()
+    assert hash_cut(packed, ord("#")).tolist() == hashes(cut_packed(packed, ord("#"))).tolist()
+
+
+@needs_native
+@given(st.lists(st.lists(st.integers(0, 30), max_size=30), max_size=6))
+def test_what_was_seen_is_the_same_either_way(parts: list[list[int]]) -> None:
+    def told() -> list[bool]:
+        seen = Seen()
+        return [seen.add(part) for part in parts]
+
+    assert told() == plainly(told)
+
+
+@needs_native
+@given(
+    st.lists(
+        st.tuples(st.lists(st.integers(0, 40), max_size=30), st.lists(st.integers(0, 40), max_size=20)), max_size=5
+    )
+)
+def test_items_of_a_query_are_found_the_same_either_way(lists: list[tuple[list[int], list[int]]]) -> None:
+    """Queries with few items and with many; some items are left out."""
+    hits, items = ([list(dict.fromkeys(one[side])) for one in lists] for side in (0, 1))
+    bounds = [np.append(0, np.cumsum([len(part) for part in side])) for side in (hits, items)]
+    hashed, table = (np.array([x for part in side for x in part], np.uint64) for side in (hits, items))
+    left_out = table % 5 == 0
+    rows, at = match(hashed, Owners(bounds[0], np.arange(len(lists))), table, bounds[1], left_out)
+    wanted = [
+        (row, item)
+        for q in range(len(lists))
+        for row in range(bounds[0][q], bounds[0][q + 1])
+        for item in range(bounds[1][q], bounds[1][q + 1])
+        if hashed[row] == table[item] and not left_out[item]
+    ]
+    assert list(zip(rows.tolist(), at.tolist(), strict=True)) == wanted
 
 
 # ---- the library ----

@@ -265,6 +265,7 @@ def test_large_logs_go_another_way_and_score_the_same(
     before = {s: saved_form(r) for s, r in evaluate_all(path, MANY_GOLD, MANY_METRICS).items()}
     monkeypatch.setattr(run_log, name, value)
     monkeypatch.setattr(record_reader, "_BATCH_BYTES", 300)
+    monkeypatch.setattr(record_reader, "_COLUMN_BATCHES", 1)
     slices = list(karat.read_run(path).slices(frozenset(), Audit()))
     if name == "_LARGE":
         assert {type(s.ids).__name__ for s in slices} == {"ndarray" if reader == "native" else "Series"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 import msgspec
 
@@ -227,7 +227,9 @@ class Entry(msgspec.Struct, frozen=True):
 class Audit:
     """Counts by code, with the first few examples of each."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Container[str] = ()) -> None:
+        """`known`: codes that need no more examples."""
+        self._known = known
         self._counts: dict[str, int] = {}
         self._examples: dict[str, list[str]] = {}
 
@@ -254,11 +256,18 @@ class Audit:
             return
         self._counts[code] = self._counts.get(code, 0) + n
         shown = self._examples.setdefault(code, [])
+        if code in self._known:
+            return
         for example in examples:
             if len(shown) >= _EXAMPLES:
                 break
             if (text := shorten(example, 100)) not in shown:
                 shown.append(text)
+
+    @property
+    def shown(self) -> set[str]:
+        """Codes that have all their examples."""
+        return {code for code, examples in self._examples.items() if len(examples) == _EXAMPLES}
 
     def merge(self, other: Audit) -> None:
         for entry in other:

@@ -18,6 +18,7 @@ from karat.data.ids import (
     Bools,
     DocRule,
     Floats,
+    Hashes,
     Ints,
     Packed,
     as_list,
@@ -89,6 +90,16 @@ class Gold(Bulk, frozen=True):
     @cached_property
     def packed(self) -> Packed:
         return pack(self.items) if isinstance(self.items, list) else self.items
+
+    @cached_property
+    def hashed(self) -> Hashes:
+        """A hash of each item's id, as of packed ids."""
+        return hashes(self.packed)
+
+    @cached_property
+    def is_document(self) -> Bools:
+        """Items that say that they are documents."""
+        return np.asarray(self.kinds == DOC)
 
     @cached_property
     def best_first(self) -> Floats:

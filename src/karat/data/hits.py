@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from karat.data.audit import Audit, Entry
 from karat.data.bulk import Bulk
-from karat.data.ids import Bools, Floats, Hashes, Ints, hashes_if_needed, take
-from karat.data.score_order import ScoreOrder, score_order
+from karat.data.ids import Bools, Floats, Hashes, Ints, hashes_if_needed, may_repeat, take
+from karat.data.score_order import ScoreOrder, ranks_are_places, score_order
 from karat.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -88,6 +88,16 @@ class Hits(Bulk, frozen=True):
         """Say the hashes of the ids, where a reader knows them already."""
         self.__dict__["hashed"] = hashed
         return self
+
+    @cached_property
+    def may_repeat(self) -> bool:
+        """Whether some id may occur twice in its list; never False when one does."""
+        return may_repeat(self.ids, self.offsets, self.hashed)
+
+    @cached_property
+    def ranked_as_listed(self) -> bool:
+        """Whether every rank is the place of its hit in its list."""
+        return self.rank is not None and ranks_are_places(self.rank, self.offsets)
 
     @cached_property
     def query_of_row(self) -> Ints:

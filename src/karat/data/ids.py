@@ -7,18 +7,21 @@ Ids are matched by a 64-bit hash and then confirmed as text, so hashes need not 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
 from functools import cached_property
 from itertools import chain, pairwise, repeat
 from math import nan
 from operator import contains, eq
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from karat.data.hash_tables import HashTable as HashTable
+from karat.data.hash_tables import Owners as Owners
+from karat.data.hash_tables import Seen as Seen
+from karat.data.hash_tables import match as match
 from karat.data.native import native
-from karat.data.packed_ids import PIECE, cut_packed, has_byte, hash_packed, pack, unpack
+from karat.data.packed_ids import PIECE, cut_packed, has_byte, hash_cut, hash_packed, pack, unpack
 from karat.data.packed_ids import Hashes as Hashes
 from karat.data.packed_ids import Ints as Ints
 from karat.data.packed_ids import Packed as Packed
@@ -139,6 +142,8 @@ def hashes(ids: Ids) -> Hashes:
 
 def joined_ids(parts: list[list[str] | Packed]) -> list[str] | Packed:
     """Concatenate ids, in an array where all of them are."""
+    if len(parts) == 1:
+        return parts[0]
     if parts and all(isinstance(part, np.ndarray) for part in parts):
         return np.concatenate(parts)
     return list(chain.from_iterable(map(as_list, parts)))
@@ -171,13 +176,13 @@ def take(ids: Ids, rows: Ints) -> Ids:
     if isinstance(ids, Keys):
         return ids.take(rows)
     if isinstance(ids, list):
-        return ids[rows[0] : rows[-1] + 1] if _adjoin(rows) else list(map(ids.__getitem__, rows.tolist()))
+        return ids[rows[0] : rows[-1] + 1] if adjoin(rows) else list(map(ids.__getitem__, rows.tolist()))
     if isinstance(ids, np.ndarray):
         return ids[rows]
     return ids.gather(rows)
 
 
-def _adjoin(rows: Ints) -> bool:
+def adjoin(rows: Ints) -> bool:
     """Whether rows are consecutive and ascending."""
     return len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
 
@@ -213,16 +218,6 @@ def hashes_if_needed(ids: Ids) -> Hashes | None:
     return None if isinstance(ids, (list, Keys)) else hashes(ids)
 
 
-class Owners(NamedTuple):
-    """The query of every row: rows offsets[i] … offsets[i + 1] belong to queries[i]."""
-
-    offsets: Ints
-    queries: Ints
-
-    def of_rows(self) -> Ints:
-        return np.repeat(self.queries, np.diff(self.offsets))
-
-
 def find(
     ids: Ids, owners: Owners | Ints, table: list[str] | Packed, table_query: Ints, hashed: Hashes | None = None
 ) -> tuple[Ints, Ints]:
@@ -252,62 +247,6 @@ def find(
     return found if rows is None else rows[found], at
 
 
-class HashTable:
-    """A hash table for lookups. A bit filter comes first: most hashes are not there."""
-
-    def __init__(self, table: Hashes) -> None:
-        self._table = np.ascontiguousarray(table)
-        bits = max(12, int(len(table) * 8 - 1).bit_length())
-        self._shift = 64 - bits
-        library = native()
-        self._slots: NDArray[np.uint32] | None = None
-        if library is not None:
-            self._slots = np.zeros(1 << max(4, (2 * len(table)).bit_length()), np.uint32)
-            self._bits = np.zeros(1 << (bits - 6), np.uint64)
-            slots, last = self._slots.ctypes.data, len(self._slots) - 1
-            library.karat_index(self._table.ctypes.data, len(table), slots, last, self._bits.ctypes.data, self._shift)
-            return
-        self._order = np.argsort(table)
-        self._ordered = table[self._order]
-        self._present = np.zeros(1 << bits, np.bool_)
-        self._present[table >> np.uint64(self._shift)] = True
-
-    def __reduce__(self) -> tuple[type[HashTable], tuple[Hashes]]:
-        return HashTable, (self._table,)  # another process may have no native reader
-
-    def find(self, wanted: Hashes) -> tuple[Ints, Ints]:
-        """Rows of `wanted` that are in the table, and where."""
-        if not len(wanted) or not len(self._table):
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        if self._slots is not None:
-            return self.find_owned(wanted, Owners(np.array([0, len(wanted)]), np.zeros(1, np.int64)))
-        rows = np.flatnonzero(self._present[wanted >> np.uint64(self._shift)])
-        at = np.minimum(np.searchsorted(self._ordered, wanted[rows]), len(self._ordered) - 1)
-        found = self._ordered[at] == wanted[rows]
-        return rows[found], self._order[at[found]]
-
-    def find_owned(self, wanted: Hashes, owners: Owners) -> tuple[Ints, Ints]:
-        """The same, with `keys(wanted, query)` in the table. Only with the native reader."""
-        assert self._slots is not None
-        wanted, offsets = np.ascontiguousarray(wanted), np.ascontiguousarray(owners.offsets)
-        queries = np.ascontiguousarray(owners.queries)
-        rows, at = np.empty((2, len(wanted)), np.int64)
-        found = native().karat_find(
-            self._table.ctypes.data,
-            self._slots.ctypes.data,
-            len(self._slots) - 1,
-            self._bits.ctypes.data,
-            self._shift,
-            wanted.ctypes.data,
-            offsets.ctypes.data,
-            queries.ctypes.data,
-            len(queries),
-            rows.ctypes.data,
-            at.ctypes.data,
-        )
-        return rows[:found].copy(), at[:found].copy()
-
-
 def may_repeat(ids: Ids, offsets: Ints, hashed: Hashes | None = None) -> bool:
     """Whether some id may occur twice in its query; never False when one does."""
     if isinstance(ids, Keys):
@@ -316,11 +255,7 @@ def may_repeat(ids: Ids, offsets: Ints, hashed: Hashes | None = None) -> bool:
         bounds = offsets.tolist()
         distinct = sum(len(set(ids[a:b])) for a, b in pairwise(bounds))
         return distinct < len(ids)
-    return _repeats(hashes(ids) if hashed is None else hashed, offsets)
-
-
-def _repeats(hashed: Hashes, offsets: Ints) -> bool:
-    library = native()
+    hashed, library = hashes(ids) if hashed is None else hashed, native()
     if library is not None:
         hashed, offsets = np.ascontiguousarray(hashed), np.ascontiguousarray(offsets)
         return bool(library.karat_repeats(hashed.ctypes.data, offsets.ctypes.data, len(offsets) - 1))
@@ -346,30 +281,9 @@ def repeats_within(ids: list[str] | Packed, counts: Ints) -> bool:
     return False
 
 
-class Seen:
-    """Names seen so far. Each is kept as a 64-bit hash, in 8 bytes: false alarms are next to impossible, and callers
-    check every alarm."""
-
-    def __init__(self) -> None:
-        self._blocks: list[Ints] = []  # sorted, and each more than twice as long as the next
-
-    def add(self, names: Sequence[Hashable]) -> bool:
-        """Whether one of them was seen before, or occurs twice."""
-        new = np.sort(np.fromiter(map(hash, names), np.int64, len(names)))
-        again = bool((new[1:] == new[:-1]).any()) or any(_any_in(new, block) for block in self._blocks)
-        self._blocks.append(new)
-        while len(self._blocks) > 1 and len(self._blocks[-2]) <= 2 * len(self._blocks[-1]):
-            self._blocks[-2:] = [np.sort(np.concatenate(self._blocks[-2:]), kind="stable")]
-        return again
-
-
-def _any_in(names: Ints, block: Ints) -> bool:
-    return len(block) > 0 and bool((block.take(np.searchsorted(block, names), mode="clip") == names).any())
-
-
 def rows_of(offsets: Ints, owners: Ints) -> Ints:
     """The rows of the given owners, one after the other: owner i has offsets[i] … offsets[i + 1]."""
-    if _adjoin(owners):
+    if adjoin(owners):
         return np.arange(offsets[owners[0]], offsets[owners[-1] + 1])
     starts, counts = offsets[owners], offsets[owners + 1] - offsets[owners]
     first = np.repeat(starts - (np.cumsum(counts) - counts), counts)
@@ -418,6 +332,12 @@ class DocRule:
             cut = self.rule
             return like(ids, [i.partition(cut)[0] for i in values])
         return like(ids, [self.doc(i) for i in values])
+
+    def doc_hashes(self, ids: Ids) -> Hashes:
+        """As `hashes(self.docs(ids))`."""
+        if self._byte is not None and isinstance(ids, np.ndarray):
+            return hash_cut(ids, self._byte)
+        return hashes(self.docs(ids))
 
     def any_chunk(self, ids: Ids, written: bytes | None = None) -> bool:
         """Whether an id may name a part of a document; `written`: the bytes they were read from, faster to search."""

@@ -45,12 +45,16 @@ def gather(text: bytes, first: Ints, sizes: Ints) -> Packed:
     return packed
 
 
-def packed_pieces(text: bytes, first: NDArray[np.uint32], sizes: NDArray[np.uint32], longest: int) -> Packed:
-    """Pieces of a text, by the native reader. They must be inside it, and none may be longer than `longest`."""
+def packed_pieces(
+    text: bytes, first: NDArray[np.uint32], sizes: NDArray[np.uint32], longest: int
+) -> tuple[Packed, Hashes]:
+    """Pieces of a text and their hashes, by the native reader. They must be inside it, and none may be longer than
+    `longest`."""
     packed: Packed = np.empty(len(first), f"S{max(1, -(-longest // WORD)) * WORD}")
+    hashed = np.empty(len(first), np.uint64)
     pieces = (text, len(text), first.ctypes.data, sizes.ctypes.data, len(first))
-    native().karat_pack(*pieces, packed.itemsize, packed.ctypes.data)
-    return packed
+    native().karat_pack(*pieces, packed.itemsize, packed.ctypes.data, hashed.ctypes.data)
+    return packed, hashed
 
 
 def joined_pieces(text: bytes, first: Ints, end: Ints) -> bytes:
@@ -78,6 +82,26 @@ def hash_packed(packed: Packed) -> Hashes:
         total += mixed ^ (mixed >> np.uint64(32))
     total *= _SPREAD
     return total ^ (total >> np.uint64(29))
+
+
+def hash_texts(texts: list[str]) -> Hashes:
+    """As `hash_packed(pack(texts))`."""
+    joined, library = "\n".join(texts), native()
+    if library is None or not texts or "\0" in joined or joined.count("\n") != len(texts) - 1:
+        return hash_packed(pack(texts))
+    text, hashed = joined.encode("utf-8", "surrogatepass"), np.empty(len(texts), np.uint64)
+    library.karat_hash_lines(text, len(text), len(texts), hashed.ctypes.data)
+    return hashed
+
+
+def hash_cut(packed: Packed, byte: int) -> Hashes:
+    """As `hash_packed(cut_packed(packed, byte))`."""
+    library = native()
+    if library is None:
+        return hash_packed(cut_packed(packed, byte))
+    packed, hashed = np.ascontiguousarray(packed), np.empty(len(packed), np.uint64)
+    library.karat_hash_cut(packed.ctypes.data, len(packed), packed.itemsize // WORD, byte, hashed.ctypes.data)
+    return hashed
 
 
 def has_byte(packed: Packed, byte: int) -> bool:

@@ -71,6 +71,31 @@ def score_order(score: Floats, offsets: Ints, width: int) -> ScoreOrder:
     return ScoreOrder(facts, tied)
 
 
+def ties_at(tied: Bools, places: Ints) -> tuple[Ints, Ints]:
+    """Where the ties at some places begin and end, each tie once, in order. `tied[i]`: places i − 1 and i are tied."""
+    library = native()
+    if library is None:
+        breaks = np.flatnonzero(~np.append(tied, False))
+        last = np.flatnonzero(np.bincount(np.searchsorted(breaks, places, "right")))
+        return breaks[last - 1], breaks[last]
+    tied, places = np.ascontiguousarray(tied), np.ascontiguousarray(places)
+    starts, ends = np.empty((2, len(places)), np.int64)
+    library.karat_ties(
+        tied.ctypes.data, len(tied), places.ctypes.data, len(places), starts.ctypes.data, ends.ctypes.data
+    )
+    starts, first = np.unique(starts, return_index=True)
+    return starts, ends[first]
+
+
+def ranks_are_places(rank: Floats, offsets: Ints) -> bool:
+    """Whether the hits of every list are ranked 1, 2, 3 … as they are listed."""
+    library = native()
+    if library is None:
+        return bool((rank == np.arange(len(rank)) - np.repeat(offsets[:-1], np.diff(offsets)) + 1).all())
+    rank, offsets = np.ascontiguousarray(rank), np.ascontiguousarray(offsets)
+    return bool(library.karat_ranks(rank.ctypes.data, offsets.ctypes.data, len(offsets) - 1))
+
+
 def _plain(score: Floats, offsets: Ints, width: int) -> ScoreOrder:
     size = len(offsets) - 1
     query = np.repeat(np.arange(size), np.diff(offsets))

@@ -28,6 +28,7 @@ Lists = Literal["topk", "raw", "topk_original"]
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 1 << 16
 IR_DATASETS = "ir_datasets:"  # and the name of a dataset of that package, instead of a path
+_LARGE = 16 << 20  # bytes of a file from which on a thread reads ahead
 _STANDARD_INPUT = Path("/dev/stdin")
 KEPT = 32 << 20  # bytes of hits kept until it is clear whether queries come back
 
@@ -165,6 +166,11 @@ class Source:
         return None if is_compressed(opening) else len(_BOM) if opening.startswith(_BOM) else 0
 
     @property
+    def reads_ahead(self) -> bool:
+        """Whether it is large enough for a thread that reads ahead."""
+        return self.path.stat().st_size >= _LARGE
+
+    @property
     def size(self) -> int | None:
         """Current size of its text in bytes; None if the file is compressed."""
         return None if self.begin is None else self.path.stat().st_size - self.begin
@@ -289,6 +295,10 @@ class SourcePart(Source):
         self._start = start
         self._stop = stop
         self.head, self.begin = whole.head, start
+
+    @property
+    def reads_ahead(self) -> bool:
+        return False  # other cores read other parts
 
     @property
     def size(self) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from karat.data.ids import LONGEST, Bools, Floats, Ints
+from karat.data.ids import LONGEST, Bools, Floats, Hashes, Ints
 from karat.data.native import native
 from karat.data.packed_ids import joined_pieces, packed_pieces
 from karat.files.decode_errors import DECODE_ERRORS
@@ -24,11 +24,11 @@ from karat.files.decode_errors import DECODE_ERRORS
 ValueKind: TypeAlias = Literal["text?", "number", "number?", "whole?", "other"]
 
 _LARGEST = 1 << 30  # bytes of a block
-_LEAST = 1 << 12  # minimum capacity, in objects or lines
+_OBJECT, _LINE = 32, 96  # bytes that an object or a line is expected to have, at least
 _KINDS = {"text?": 0, "number?": 1, "whole?": 2, "other": 3, "number": 1 | 16}
 _VALUE, _SKIP, _LIST, _LIST_OR_NULL = range(4)
 _PLAIN_TEXT, _DIFFERENT, _LACKING = 1, 16, 8
-_UNKNOWN, _FULL = -2, -3
+_UNKNOWN, _FULL, _MANY = -2, -3, -5
 _STAGES = 8  # names in an object of numbers, at most
 
 
@@ -53,6 +53,7 @@ class Columns(msgspec.Struct, frozen=True):
     counts: Ints
     values: Mapping[str, Any]  # Floats (NaN where an object lacks it) or Packed (empty where it does)
     there: Bools | None = None  # which lists are present; None = all
+    hashed: Mapping[str, Hashes] = {}  # of the ids in `values`
 
     def of_lists(self, lists: Sequence[int]) -> Columns:
         rows = np.flatnonzero(np.repeat(np.isin(np.arange(len(self.counts)), lists), self.counts))
@@ -169,7 +170,7 @@ class LineReader:
         self._bare = list(lists.fields).index(lists.bare)
         self._map = self._names.index(lists.numbers) if lists.numbers in kinds else -1
         self._takes_text = {name: _takes_text(decoder) for name, decoder in decoders.items()}
-        self._line_room = self._item_room = _LEAST
+        self._line_room = self._item_room = 0
 
     @staticmethod
     def _kind(name: str, lists: ListField, decoder: Any) -> int:
@@ -177,24 +178,28 @@ class LineReader:
             return _SKIP
         return _LIST if name == lists.name else _LIST_OR_NULL if name in lists.beside else _VALUE
 
-    def read(self, block: bytes) -> LineTable | int | None:
-        """The lines of a block; the start of a line with an unknown field; None for anything else."""
-        if native() is None or len(block) > _LARGEST:
+    def read(self, block: bytes, size: int) -> LineTable | int | None:
+        """The lines in the first `size` bytes; the start of a line with an unknown field; None for anything else."""
+        if native() is None or size > _LARGEST:
             return None
-        lines, asked = self._call(block)
+        lines, asked = self._call(block, size)
         if lines == _UNKNOWN:
             return int(asked.stopped)
         return None if lines <= 0 else self._table(block, lines, asked)
 
-    def _call(self, block: bytes) -> tuple[int, _Asked]:
+    def _call(self, block: bytes, size: int) -> tuple[int, _Asked]:
         """Number of lines, or a code for why they were not read."""
+        self._line_room = max(self._line_room, size // _LINE + 1)
+        self._item_room = max(self._item_room, size // _OBJECT + 1)
         while True:
             asked = self._asked()
-            lines = native().karat_lines(block, len(block), ctypes.byref(asked))
-            if lines != _FULL:
+            lines = native().karat_lines(block, size, ctypes.byref(asked))
+            if lines == _FULL:
+                self._item_room *= 4  # this ends: an object takes more than a byte, and so does a line
+            elif lines == _MANY:
+                self._line_room *= 4
+            else:
                 return lines, asked
-            self._line_room = max(self._line_room, block.count(b"\n") + 1)
-            self._item_room *= 4  # this ends: an object takes more than a byte
 
     def _asked(self) -> _Asked:
         room, fields, items = self._room, self._fields, self._items
@@ -222,11 +227,12 @@ class LineReader:
         for number, name in enumerate(self._lists):
             counts = room.counts[number, :lines].copy()
             there = counts >= 0
-            read = self._values(block, number, room.odd[: asked.odd_count])
+            hashed: dict[str, Hashes] = {}
+            read = self._values(block, number, room.odd[: asked.odd_count], hashed)
             if read is None:
                 return None
             counts[~there] = 0
-            columns[name] = Columns(counts, read, None if there.all() else there)
+            columns[name] = Columns(counts, read, None if there.all() else there, hashed)
         spans: dict[str, _Spans] = {}
         values: dict[str, list[Any]] = {}
         numbers = self._numbers(block, lines, asked.stage_count)
@@ -255,8 +261,9 @@ class LineReader:
         names = [block[first:end].decode() for first, end in self._room.stage_names[:count].tolist()]
         return {name: self._room.stages[at, :lines].copy() for at, name in enumerate(names)}
 
-    def _values(self, block: bytes, number: int, odd: Ints) -> dict[str, Any] | None:
-        """The columns of one of the lists; None where only some objects have an id, or one is too long."""
+    def _values(self, block: bytes, number: int, odd: Ints, hashed: dict[str, Hashes]) -> dict[str, Any] | None:
+        """The columns of one of the lists, and hashes of its ids; None where only some objects have an id, or one is
+        too long."""
         room, size = self._room, int(self._room.items[number])
         values: dict[str, Any] = {}
         named = False
@@ -273,7 +280,7 @@ class LineReader:
                 return None
             named = True
             spans = room.item_firsts[number, at, :size], room.item_sizes[number, at, :size]
-            values[name] = packed_pieces(block, *spans, int(room.longest[number, at]))
+            values[name], hashed[name] = packed_pieces(block, *spans, int(room.longest[number, at]))
         return values
 
 

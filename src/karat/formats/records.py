@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from karat.data.ids import Ints
 from karat.data.native import native
 from karat.errors import InputError, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
+from karat.files.limits import largest_line, line_too_long
 from karat.formats.base import Source, SourcePlace
 from karat.formats.json_lines import Columns, LineReader, LineTable, ListField
 
@@ -29,6 +31,7 @@ EntryLines: TypeAlias = dict[int, list[int]]
 
 _BETWEEN = re.compile(r"[\s,:]*")  # what separates the values of a JSON document
 _BATCH_BYTES = 1 << 20
+_COLUMN_BATCHES = 8  # blocks that are read as columns are this many times as large
 _BATCH_RECORDS = 1000
 _PATIENCE = 3  # failed attempts to read blocks as columns, after which none is tried
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\[\d+\]`)?$", re.S)
@@ -114,20 +117,27 @@ class RecordDecoder(Generic[S]):
         except DECODE_ERRORS:
             return None
 
-    def read_lines(self, block: bytes) -> LineTable | None:
-        """All lines of a block as columns, or None where the plain reader must read them."""
-        if self._lists is None or self._freed or self._unlike == _PATIENCE or native() is None:
+    @property
+    def reads_columns(self) -> bool:
+        """Whether `read_lines` may read a block."""
+        return self._lists is not None and not self._freed and self._unlike < _PATIENCE and native() is not None
+
+    def read_lines(self, block: bytes, size: int | None = None) -> LineTable | None:
+        """All lines of a block as columns, or None where the plain reader must read them. `size`: how many bytes of the
+        block count; all, if None."""
+        if self._lists is None or not self.reads_columns:
             return None
-        found = self._line_reader(self._lists).read(block)
+        size = len(block) if size is None else size
+        found = self._line_reader(self._lists).read(block, size)
         while isinstance(found, int):
-            learnt = len(self.extra_names)
+            learnt, end = len(self.extra_names), block.find(b"\n", found, size)
             try:
-                self.decode(block[found:].partition(b"\n")[0])
+                self.decode(block[found : size if end < 0 else end])
             except DECODE_ERRORS:
                 break
             if len(self.extra_names) == learnt:
                 break
-            found = self._line_reader(self._lists).read(block)
+            found = self._line_reader(self._lists).read(block, size)
         table = None if isinstance(found, int) else found
         self._unlike = 0 if table is not None else self._unlike + 1
         return table
@@ -214,18 +224,35 @@ def decode_entries(
 
 def _decode_lines(source: Source, decoder: RecordDecoder[S]) -> Iterator[RecordBatch[S]]:
     first, begin = 1, source.begin
-    for block in whole_lines(source, _BATCH_BYTES):
-        table = decoder.read_lines(block)
-        starts = line_starts(block) if table is None else table.starts
-        lines = range(first, first + len(starts))
-        places = starts if begin is None else starts + begin
+    whole = (
+        max(_BATCH_BYTES, min(_BATCH_BYTES * _COLUMN_BATCHES, largest_line()))
+        if decoder.reads_columns
+        else _BATCH_BYTES
+    )
+    for block, size in cut_blocks(source, whole, lambda block: block.rfind(b"\n") + 1):
+        table = decoder.read_lines(block, size)
         if table is not None:
-            yield RecordBatch(table, lines, table.columns, None if begin is None else places)
+            lines, places = range(first, first + len(table)), None if begin is None else table.starts + begin
+            yield RecordBatch(table, lines, table.columns, places)
+            first += len(table)
         else:
-            for batch in _decode_block(block, lines, places, decoder, source.label):
-                yield batch if begin is not None else batch._replace(places=None)
-        first += len(starts)
-        begin = None if begin is None else begin + len(block)
+            at = 0
+            for piece in _pieces(block, size):
+                starts = line_starts(piece)
+                lines, places = range(first, first + len(starts)), starts + at + (begin or 0)
+                for batch in _decode_block(piece, lines, places, decoder, source.label):
+                    yield batch if begin is not None else batch._replace(places=None)
+                first, at = first + len(starts), at + len(piece)
+        begin = None if begin is None else begin + size
+
+
+def _pieces(block: bytes, size: int) -> Iterator[bytes]:
+    """Whole lines of a block: few enough that the memory of their records is reused quickly."""
+    at = 0
+    while at < size:
+        end = size if size - at <= _BATCH_BYTES else block.find(b"\n", at + _BATCH_BYTES - 1, size) + 1 or size
+        yield block[at:end]
+        at = end
 
 
 def _decode_block(
@@ -245,6 +272,33 @@ def line_starts(block: bytes) -> Ints:
     """Where the lines of a block begin."""
     breaks = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
     return np.append(0, breaks[:-1] + 1 if block.endswith(b"\n") else breaks + 1)
+
+
+def cut_blocks(source: Source, size: int, last: Callable[[bytes], int]) -> Iterator[tuple[bytes, int]]:
+    """The file in blocks of about `size` bytes, each with the number of its bytes that count. `last` says how many of
+    them; what follows comes again in the next block. The end of the file always counts."""
+    whole, read = source.size, 0
+    with source.open() as stream:
+        block = stream.read(size)
+        while block:
+            more = stream.read(1)
+            cut = last(block) if more else len(block)
+            if cut:
+                read += cut
+                source.note_parsed(cut)
+                yield block, cut
+            if not cut or source.begin is None or not stream.seekable():
+                rest = block[cut:]
+                step = max(size, len(rest))
+                if not cut and b"\n" not in block:
+                    step = min(step, largest_line() - len(block))
+                    if step < 0:
+                        raise line_too_long(source.label)
+                block = b"".join([rest, more, stream.read(step)])
+            else:  # reading the rest again takes less time than copying the block
+                stream.seek(cut - len(block) - len(more), os.SEEK_CUR)
+                block = stream.read(size)
+    source.refuse_shorter(whole, read)
 
 
 def whole_lines(source: Source, size: int) -> Iterator[bytes]:

@@ -29,6 +29,7 @@ from karat.data.ids import Ints, Seen
 from karat.data.text_index import TextIndex
 from karat.errors import InputError, is_whole, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
+from karat.formats.ahead import read_ahead
 from karat.formats.base import Source, changed_while_read, source_parts
 from karat.formats.json_lines import ListField, ValueKind
 from karat.formats.records import (
@@ -260,9 +261,12 @@ class RunLog(Run):
         if not isinstance(self._records, Source):
             yield from self._decoded(enumerate(self._records, 1), RunDecoder(RunRecord))
             return
-        decoder: RecordDecoder[Any] = self._decoder(columns, lists)
-        for batch in read_column_batches(self._records, decoder):
-            names = decoder.extra_names
+        parts = self._parts_of(self._records, self._decoder(columns, lists))
+        yield from read_ahead(parts) if self._records.reads_ahead else parts
+
+    def _parts_of(self, source: Source, decoder: RecordDecoder[Any]) -> Iterator[SystemRecords]:
+        for batch in read_column_batches(source, decoder):
+            names = dict(decoder.extra_names)  # more may be added while this part is used
             yield SystemRecords(self.label, batch.records, batch.lines, names, batch.columns, batch.places)
 
     def _parts_at(self, places: Ints, columns: frozenset[str]) -> Iterator[SystemRecords]:

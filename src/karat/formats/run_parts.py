@@ -13,7 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from karat.data.hits import OPTIONAL_COLUMNS, STEPS, Hits, step_of
-from karat.data.ids import Floats, Ints, Packed, as_list, compact, joined_ids
+from karat.data.ids import Floats, Hashes, Ints, Packed, as_list, compact, joined_ids
 from karat.data.packed_ids import WORD, first_empty
 from karat.errors import InputError, meant
 from karat.formats.json_lines import Columns, LineTable
@@ -198,9 +198,13 @@ class HitLists(msgspec.Struct, frozen=True, dict=True):
             return [Hit(chunk_id=h) if isinstance(h, (str, int)) else h for h in map(_of_union, hits)]
         return hits
 
+    def hashed(self) -> Hashes | None:
+        """Hashes of the ids, where they are known."""
+        return None
+
     def ids(self) -> list[str] | Packed:
-        ids = self._read_ids()
-        empty = first_empty(ids)
+        ids, hashed = self._read_ids(), self.hashed()
+        empty = None if hashed is not None and hashed.all() else first_empty(ids)  # the hash of an empty id is 0
         if empty is not None:
             raise self.hit_error(
                 empty, "chunk_id", "the id is empty", code="empty-id", expected="a chunk id", hint=NO_ID
@@ -265,9 +269,16 @@ class ColumnLists(HitLists, frozen=True, dict=True):
     def counts(self) -> Ints:
         return self.columns.counts
 
+    @property
+    def _named(self) -> str | None:
+        """The field with the ids."""
+        return next((name for name in ("chunk_id", "id", "doc_id") if name in self.columns.values), None)
+
+    def hashed(self) -> Hashes | None:
+        return None if self._named is None else self.columns.hashed.get(self._named)
+
     def _read_ids(self) -> list[str] | Packed:
-        named = (self.columns.values.get(name) for name in ("chunk_id", "id", "doc_id"))
-        ids: Packed | None = next((ids for ids in named if ids is not None), None)
+        ids: Packed | None = None if self._named is None else self.columns.values[self._named]
         if ids is None and not self.columns.counts.any():
             return np.zeros(0, f"S{WORD}")
         if ids is None:
@@ -302,6 +313,7 @@ class ListSlice:
         self.counts: list[Ints] = []
         self.size: int = 0
         self.ids: list[list[str] | Packed] = []
+        self.hashed: list[Hashes | None] = []
         self.numbers: dict[str, list[Floats]] = {"score": [], "rank": []}
         self.docs: list[str] = []
         self.distances: bool | None = None  # what the records say about their scores
@@ -316,6 +328,7 @@ class ListSlice:
         self.places.append(part.places)
         self.counts.append(hits.counts)
         self.ids.append(hits.ids())
+        self.hashed.append(hits.hashed())
         self.numbers["score"].append(hits.scores())
         self.numbers["rank"].append(hits.ranks())
         docs = hits.docs()
@@ -326,8 +339,8 @@ class ListSlice:
         self.size += int(hits.counts.sum())
 
     def hits(self) -> Hits:
-        offsets = np.append(0, np.cumsum(np.concatenate(self.counts)))
-        numbers = {name: np.concatenate(parts) for name, parts in self.numbers.items()}
+        offsets = np.append(0, np.cumsum(_joined(self.counts)))
+        numbers = {name: _joined(parts) for name, parts in self.numbers.items()}
         places = [part for part in self.places if part is not None]
         found = Hits(
             system=self.system,
@@ -338,10 +351,15 @@ class ListSlice:
             rank=None if np.isnan(numbers["rank"]).all() else numbers["rank"],
             docs=self.docs + [""] * (self.size - len(self.docs)) if self.docs else None,
             columns=self.columns,
-            lines=np.concatenate(list(map(_line_numbers, self.lines))),
-            places=np.concatenate(places) if len(places) == len(self.places) else None,
+            lines=_joined(list(map(_line_numbers, self.lines))),
+            places=_joined(places) if len(places) == len(self.places) else None,
         )
         return found if self.distances is None else found.with_best_highest(self.distances)
+
+    def known_hashes(self) -> Hashes | None:
+        """Of all ids, where they are known."""
+        known = [hashed for hashed in self.hashed if hashed is not None]
+        return _joined(known) if known and len(known) == len(self.hashed) else None
 
     def _ids(self) -> Ids:
         ids = joined_ids(self.ids)
@@ -384,12 +402,14 @@ class Slice(ListSlice):
 
     def hits(self) -> Hits:
         fields = self.fields if self.steps is None else {**self.fields, STEPS: self.steps}
-        return replace(
+        found = replace(
             super().hits(),
             latency=self._latency(),
             fields={n: v for n, v in fields.items() if v.count(None) != len(v)},
             others={other.name: other.hits() for other in self.others if other.queries},
         )
+        hashed = self.known_hashes()
+        return found if hashed is None else found.with_hashes(hashed)
 
     def _latency(self) -> dict[str, Floats]:
         columns: dict[str, Floats] = {}
@@ -406,6 +426,11 @@ def step_facts(steps: list[RunStep] | None) -> list[dict[str, Any]] | None:
         return None
     said = ("name", "query", "latency_ms", "usage")
     return [{**{name: getattr(step, name) for name in said}, "hits": len(step.topk)} for step in steps]
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Arrays one after the other."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _line_numbers(lines: Sequence[int | None]) -> Ints:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from io import BytesIO
@@ -19,9 +18,10 @@ from karat.data.ids import Floats, Ids, Ints, Seen, as_list, joined_ids, size_of
 from karat.data.native import native
 from karat.data.packed_ids import WORD
 from karat.errors import InputError
+from karat.formats.ahead import read_ahead
 from karat.formats.base import Begun, Source, changed_while_read, source_parts
 from karat.formats.layout import grouped_rows, refuse_other_system
-from karat.formats.records import line_starts
+from karat.formats.records import cut_blocks, line_starts
 from karat.formats.trec_rows import (
     TrecRows,
     as_number,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Below this size, a plain loop over lines is faster than importing polars.
 _SMALL = 16 << 20
-_BLOCK = 8 << 20
+_BLOCK = 4 << 20
 _PIECE = 1 << 17
 _SPACE, _BREAK = b" \n"
 
@@ -190,7 +190,8 @@ class TrecRun(Run):
         return not_usable(parts[4], self.label, line, "score", "a finite number")
 
     def _read_blocks(self) -> Iterator[Hits]:
-        done, begun = Seen(), Begun(self._blocks())
+        blocks = self._blocks()
+        done, begun = Seen(), Begun(read_ahead(blocks) if self._source.reads_ahead else blocks)
         for hits in begun.rest:
             begun.keep(replace(hits, written=None), 8 * len(hits.ids) + size_of(hits.ids))
             if done.add(hits.queries):
@@ -202,7 +203,7 @@ class TrecRun(Run):
         """Read block by block; consecutive lines of a query are in one block."""
         begin = self._source.begin or 0
         width = WORD
-        for block, size in _whole_queries(self._source):
+        for block, size in cut_blocks(self._source, _BLOCK, _last_query):
             rows = read_rows(block, columns=5, number=4, size=size, width=width)
             width = width if rows is None else rows.ids.itemsize
             yield self._framed(block[:size], begin) if rows is None else self._of_rows(rows, begin, block)
@@ -264,27 +265,6 @@ class _Rows:
         if len(self.ids) == before:
             raise ValueError
         return size
-
-
-def _whole_queries(source: Source) -> Iterator[tuple[bytes, int]]:
-    """The file in blocks, each with the size of its whole lines that never split a query. What follows them comes again
-    in the next block."""
-    whole, read = source.size, 0
-    with source.open() as stream:
-        block = stream.read(_BLOCK)
-        while block:
-            more = stream.read(1)
-            cut = _last_query(block) if more else len(block)
-            if cut:
-                read += cut
-                source.note_parsed(cut)
-                yield block, cut
-            if not cut or source.begin is None or not stream.seekable():
-                block = b"".join([block[cut:], more, stream.read(_BLOCK)])
-            else:  # reading the rest again takes less time than copying the block
-                stream.seek(cut - len(block) - len(more), os.SEEK_CUR)
-                block = stream.read(_BLOCK)
-    source.refuse_shorter(whole, read)
 
 
 def _last_query(block: bytes) -> int:

@@ -15,16 +15,18 @@ from karat.data.hits import OTHER_TIMES, WRITTEN, Hits
 from karat.data.ids import (
     Bools,
     DocRule,
-    Hashes,
     Ints,
     Owners,
+    Packed,
     as_list,
+    equal,
     find,
     like,
-    may_repeat,
+    match,
     take,
     take_list,
 )
+from karat.data.native import native
 from karat.data.prices import unpriced
 from karat.data.versions import is_said
 from karat.scoring.dates import newer
@@ -48,14 +50,12 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
     hits = _prune(_cut(hits, rules, audit), rules, audit)
     _count_estimated(hits, audit)
     doc_rule = DocRule(rules.doc_of)
-    hashed = hits.hashed
-    if may_repeat(hits.ids, hits.offsets, hashed):
+    if hits.may_repeat:
         hits = drop_repeats(hits, audit, rules)
-        hashed = None
     if rules.no_future:
-        hits, hashed = _drop_newer(hits, gold, queries, doc_rule, audit), None
-    rows, items, by_document = _match(hits, gold, queries, doc_rule, audit, hashed)
-    equal_rows, equal_items = _match_equal(hits, gold, queries, hashed)
+        hits = _drop_newer(hits, gold, queries, doc_rule, audit)
+    rows, items, by_document = _match(hits, gold, queries, doc_rule, audit)
+    equal_rows, equal_items = _match_equal(hits, gold, queries)
     if len(equal_rows):
         rows, items = np.concatenate([rows, equal_rows]), np.concatenate([items, equal_items])
     order = rank_order(hits, rows, depth, rules)
@@ -182,8 +182,8 @@ def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit:
     named = zip(query[:3].tolist(), take_list(gone.ids, np.arange(len(query[:3]))), strict=True)
     audit.count("future_hits", len(query), (f"{gone.queries[at]}: {item}" for at, item in named))
     kept = hits.select_rows(np.flatnonzero(late != 1))
-    _, items, _ = _match(gone, gold, queries, doc_rule, Audit(), None)
-    _, older, _ = _match(kept, gold, queries, doc_rule, Audit(), None)
+    _, items, _ = _match(gone, gold, queries, doc_rule, Audit())
+    _, older, _ = _match(kept, gold, queries, doc_rule, Audit())
     wanted = np.setdiff1d(items[gold.grades[items] > 0], older).tolist()  # a passage may also be in an older chunk
     examples = (f"{gold.queries[gold.query_of_item[item]]}: {gold.ids[item]}" for item in wanted[:3])
     audit.count("future_gold", len(wanted), examples)
@@ -196,37 +196,32 @@ def _match(
     queries: Ints,
     doc_rule: DocRule,
     audit: Audit,
-    hashed: Hashes | None,
 ) -> tuple[Ints, Ints, Bools | None]:
     """(row, gold item) of every judged hit. The exact id wins; gold that names a document matches its chunks.
 
     A hit that holds several passages has a row for each.
     """
-    items = gold.items_of(queries)
-    named_exactly = items[gold.kinds[items] != DOC]
-    rows, matched = _find(hits.ids, Owners(hits.offsets, queries), gold, named_exactly, hashed)
+    rows, matched = _find(hits, queries, gold)
     by_document = None
     if gold.located is not None:
         holding, held = gold.located.find(hits.ids, queries[hits.query_of_row], queries)
         rows, matched = np.concatenate([rows, holding]), np.concatenate([matched, held])
         by_document = np.bincount(hits.query_at(holding), minlength=len(queries)) > 0
+    items = gold.items_of(queries)
     of_document = items[gold.names_document(doc_rule)[items]]
     if not len(of_document) or not _has_documents(hits, gold, of_document, doc_rule):
         return rows, matched, by_document
-    left = np.ones(hits.offsets[-1], np.bool_)
-    left[rows] = False
-    rest = np.flatnonzero(left)
-    more, by_doc = _find(_docs(hits, doc_rule, rest), queries[hits.query_of_row[rest]], gold, of_document)
+    more, by_doc = _find_documents(hits, queries, gold, of_document, doc_rule, rows)
     if not len(more):
         return rows, matched, by_document
     documents = np.flatnonzero(np.bincount(by_doc))
     audit.count("doc_level_gold", len(documents), take_list(gold.items, documents[:3]))
     by_document = np.zeros(len(queries), np.bool_) if by_document is None else by_document
-    by_document[hits.query_at(rest[more])] = True
-    return np.concatenate([rows, rest[more]]), np.concatenate([matched, by_doc]), by_document
+    by_document[hits.query_at(more)] = True
+    return np.concatenate([rows, more]), np.concatenate([matched, by_doc]), by_document
 
 
-def _match_equal(hits: Hits, gold: Gold, queries: Ints, hashed: Hashes | None) -> tuple[Ints, Ints]:
+def _match_equal(hits: Hits, gold: Gold, queries: Ints) -> tuple[Ints, Ints]:
     """(row, last item of the query) of every hit that is as right as the last relevant items."""
     none = np.zeros(0, np.int64)
     if gold.equals is None:
@@ -235,7 +230,7 @@ def _match_equal(hits: Hits, gold: Gold, queries: Ints, hashed: Hashes | None) -
     owners = np.searchsorted(gold.equals.offsets, wanted, "right") - 1
     names = gold.equals.ids[wanted]
     listed = names if isinstance(hits.ids, np.ndarray) else as_list(names)
-    rows, at = find(hits.ids, Owners(hits.offsets, queries), listed, owners, hashed)
+    rows, at = find(hits.ids, Owners(hits.offsets, queries), listed, owners, hits.hashed)
     return rows, gold.offsets[owners[at] + 1] - 1
 
 
@@ -244,11 +239,44 @@ def _fill_places(gold: Gold, query: Ints, items: Ints, equal: Bools) -> None:
     fill_places(items, query, equal, gold.offsets[query + 1] - gold.equals.places[query])
 
 
-def _find(ids: Ids, query: Owners | Ints, gold: Gold, items: Ints, hashed: Hashes | None = None) -> tuple[Ints, Ints]:
-    names = gold.packed[items] if isinstance(ids, np.ndarray) else take_list(gold.items, items)
-    owners = np.searchsorted(gold.offsets, items, "right") - 1
-    rows, at = find(ids, query, names, owners, hashed)
+def _find(hits: Hits, queries: Ints, gold: Gold) -> tuple[Ints, Ints]:
+    """(row, gold item) of every hit with the id of an item, by row if ids are packed."""
+    owners, is_document = Owners(hits.offsets, queries), gold.is_document
+    if hits.hashed is not None and isinstance(hits.ids, np.ndarray) and native() is not None:
+        rows, items = match(hits.hashed, owners, gold.hashed, gold.offsets, is_document if is_document.any() else None)
+        return _confirmed(rows, items, hits.ids[rows] == gold.packed[items])
+    items = gold.items_of(queries)
+    items = items[~is_document[items]]
+    rows, at = find(hits.ids, owners, *_table(hits.ids, gold, items), hits.hashed)
     return rows, items[at]
+
+
+def _find_documents(
+    hits: Hits, queries: Ints, gold: Gold, of_document: Ints, doc_rule: DocRule, matched: Ints
+) -> tuple[Ints, Ints]:
+    """The same by document, for hits without a match."""
+    left = np.ones(hits.offsets[-1], np.bool_)
+    left[matched] = False
+    if hits.docs is None and isinstance(hits.ids, np.ndarray) and native() is not None:
+        named = gold.names_document(doc_rule)
+        hashed, owners = doc_rule.doc_hashes(hits.ids), Owners(hits.offsets, queries)
+        rows, items = match(hashed, owners, gold.hashed, gold.offsets, None if named.all() else ~named)
+        rows, items = _confirmed(rows, items, left[rows])
+        return _confirmed(rows, items, equal(doc_rule.docs(hits.ids[rows]), gold.packed[items]))
+    rest = np.flatnonzero(left)
+    docs = _docs(hits, doc_rule, rest)
+    rows, at = find(docs, queries[hits.query_of_row[rest]], *_table(docs, gold, of_document))
+    return rest[rows], of_document[at]
+
+
+def _confirmed(rows: Ints, items: Ints, same: Bools) -> tuple[Ints, Ints]:
+    return (rows, items) if same.all() else (rows[same], items[same])
+
+
+def _table(ids: Ids, gold: Gold, items: Ints) -> tuple[list[str] | Packed, Ints]:
+    """Some items and their queries, for `find`."""
+    names = gold.packed[items] if isinstance(ids, np.ndarray) else take_list(gold.items, items)
+    return names, np.searchsorted(gold.offsets, items, "right") - 1
 
 
 def _has_documents(hits: Hits, gold: Gold, of_document: Ints, doc_rule: DocRule) -> bool:

@@ -19,6 +19,7 @@ from karat.data.ids import (
     Floats,
     Hashes,
     Ints,
+    adjoin,
     hashes,
     take,
     take_list,
@@ -172,8 +173,9 @@ class Judged(Bulk, frozen=True):
     def doc_codes(self, rows: Ints) -> Hashes:
         """A number for each hit, the same for hits of the same document."""
         assert self.hits is not None
-        docs = self.doc_rule.docs(take(self.hits.ids, rows)) if self.hits.docs is None else self.docs_of(rows)
-        return hashes(docs)
+        if self.hits.docs is None:
+            return self.doc_rule.doc_hashes(take(self.hits.ids, rows))
+        return hashes(self.docs_of(rows))
 
     def docs_of(self, rows: Ints) -> list[str]:
         assert self.hits is not None
@@ -262,6 +264,9 @@ def first_of_item(items: Ints) -> Bools:
 
 def gold_side(gold: Gold, queries: Ints) -> tuple[Ints, Floats]:
     """The queries of all gold items and their grades, the highest first in each."""
+    if adjoin(queries):
+        items = slice(int(gold.offsets[queries[0]]), int(gold.offsets[queries[-1] + 1]))
+        return gold.query_of_item[items] - queries[0], gold.best_first[items]
     counts = gold.offsets[queries + 1] - gold.offsets[queries]
     return np.repeat(np.arange(len(queries)), counts), gold.best_first[gold.items_of(queries)]
 

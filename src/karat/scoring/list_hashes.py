@@ -6,7 +6,7 @@ import numpy as np
 
 from karat.data.ids import Hashes, Ids, Ints, as_list, hashes
 from karat.data.native import native
-from karat.data.packed_ids import pack
+from karat.data.packed_ids import hash_texts
 from karat.scoring.judged import Judged
 
 DEPTHS = (1, 3, 5, 10, 20)  # those of a sweep; the last column is the whole list
@@ -61,6 +61,6 @@ def stable_hashes(ids: Ids) -> Hashes:
         return hashes(ids)
     names = as_list(ids)
     try:
-        return hashes(pack(names))
+        return hash_texts(names)
     except UnicodeEncodeError:  # a lone surrogate cannot be encoded as UTF-8
-        return hashes(pack([name.encode("utf-8", "backslashreplace").decode() for name in names]))
+        return hash_texts([name.encode("utf-8", "backslashreplace").decode() for name in names])

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
+from functools import cached_property
 
 import msgspec
 import numpy as np
 
 from karat.data.gold import Gold
 from karat.data.hits import Hits
-from karat.data.ids import DocRule, Ints, as_list, take_list
+from karat.data.ids import Bools, DocRule, Ints, as_list, take_list
 from karat.data.normal_ids import can_be_loose, loose_id, normal_ids
 from karat.scoring.judged import Judged
 from karat.scoring.list_hashes import stable_hashes
@@ -131,10 +132,11 @@ class NameWatch:
 
     def _sampled(self, found: Ints, judged: Judged) -> Ints:
         """One in `every` queries, chosen by name: the same ones in every order and by every engine."""
-        if self._every == 1:
-            return found
-        names = [self._gold.queries[query] for query in judged.queries[found].tolist()]
-        return np.asarray(found[stable_hashes(names) % np.uint64(self._every) == 0])
+        return found if self._every == 1 else found[self._chosen[judged.queries[found]]]
+
+    @cached_property
+    def _chosen(self) -> Bools:
+        return np.asarray(stable_hashes(self._gold.queries) % np.uint64(self._every) == 0)
 
     def _compare(self, likely: list[str], keys: dict[str, str], hits: Hits, rows: slice, seen: SeenNames) -> None:
         if not likely:

@@ -126,6 +126,7 @@ class Kernel:
         self.request = request
         self.golds = golds
         self._watches: dict[str, NameWatch] = {}
+        self._shown: dict[tuple[str, View], set[str]] = {}  # codes of the audit that have examples
         self._next: dict[
             tuple[str, str], int
         ] = {}  # where in the gold set the next slice begins, if the order is the same
@@ -137,8 +138,10 @@ class Kernel:
         for view in request.views:
             lists = hits if view.lists == request.main else hits.others.get(view.lists)
             if lists is not None:
-                audits[view] = Audit()
+                shown = self._shown.setdefault((system, view), set())
+                audits[view] = Audit(shown)
                 judged[view] = self._judge(lists, view, audits[view])
+                shown |= audits[view].shown
         for view, one in judged.items():
             if one.n:
                 self._next[system, view.lists] = int(one.queries[-1]) + 1

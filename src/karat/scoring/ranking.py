@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from karat.data.audit import Audit
 from karat.data.hits import Hits
 from karat.data.ids import Bools, Floats, Ints, take_list
-from karat.data.score_order import compared
+from karat.data.score_order import compared, ties_at
 from karat.scoring.options import CountingOptions
 
 _Key = NDArray[np.floating[Any]]
 _FEW = 16  # moved rows are few if they are less than one in so many
+_NEARBY = 64
 
 
 def rank_order(hits: Hits, rows: Ints, depth: int, rules: CountingOptions) -> Ints | None:
@@ -32,6 +33,8 @@ def rank_order(hits: Hits, rows: Ints, depth: int, rules: CountingOptions) -> In
         if scores.complete.all() and not scores.unsorted.any():  # the usual case
             settled = rules.ties == "listed" or not scores.has_ties.any()
             return None if settled else _settle_ties(hits, scores.tied, None, rows, depth)
+    if hits.ranked_as_listed:
+        return None
     query = hits.query_of_row
     key = _sort_key(hits, rules)
     if key is None:
@@ -121,6 +124,10 @@ def _inspect_scores(hits: Hits, score: Floats, scored: Bools, audit: Audit, rule
 
 
 def _inspect_ranks(hits: Hits, rank: Floats, ranked: Bools, audit: Audit) -> None:
+    if hits.ranked_as_listed:
+        if hits.score is not None:
+            _count_queries("rank_against_score", hits, np.flatnonzero(hits.score_order().rises), audit, ranked)
+        return
     query = hits.query_of_row
     place = np.arange(len(query)) - hits.offsets[query] + 1
     order = None
@@ -184,6 +191,8 @@ def _ranked(hits: Hits) -> Bools:
     size = len(hits.queries)
     if hits.rank is None:
         return np.zeros(size, np.bool_)
+    if hits.ranked_as_listed:
+        return np.ones(size, np.bool_)
     gaps = np.isnan(hits.rank)
     if not gaps.any():
         return np.ones(size, np.bool_)
@@ -213,14 +222,11 @@ def _settle_ties(hits: Hits, tied: Bools, order: Ints | None, rows: Ints, depth:
 
     `tied[i]`: places i − 1 and i of the ranking have the same query and score.
     """
-    edges = np.append(tied, False)
     looked_at = np.concatenate([places_of(order, rows), _top_places(hits, depth)])
-    looked_at = looked_at[edges[looked_at] | edges[looked_at + 1]]
+    looked_at = looked_at[tied[looked_at] | (tied.take(looked_at + 1, mode="clip") & (looked_at + 1 < len(tied)))]
     if not len(looked_at):
         return order
-    breaks = np.flatnonzero(~edges)
-    last = np.flatnonzero(np.bincount(np.searchsorted(breaks, looked_at, "right")))
-    starts, ends = breaks[last - 1], breaks[last]
+    starts, ends = ties_at(tied, looked_at)
     sizes = ends - starts
     run = np.repeat(np.arange(len(starts)), sizes)
     places = np.arange(len(run)) + (starts - (np.cumsum(sizes) - sizes))[run]
@@ -246,6 +252,18 @@ def places_of(order: Ints | None, rows: Ints) -> Ints:
     """The places of the given rows in the ranking."""
     if order is None:
         return rows
+    wrong = np.flatnonzero(order[rows] != rows)
+    if len(wrong) < _NEARBY:  # ties move hits by a few places
+        places = rows.copy()
+        for nth in wrong.tolist():
+            row = int(rows[nth])
+            begin = max(0, row - _NEARBY)
+            near = np.flatnonzero(order[begin : row + _NEARBY] == row)
+            if not len(near):
+                break
+            places[nth] = begin + near[0]
+        else:
+            return places
     moved = np.flatnonzero(order != np.arange(len(order)))
     if len(moved) < len(order) // _FEW:  # mostly tied hits only
         moved = moved[np.argsort(order[moved])]

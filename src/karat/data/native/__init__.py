@@ -12,16 +12,22 @@ from pathlib import Path
 from typing import Any
 
 LIBRARY = Path(__file__).with_name("_reader.so")
-_ABI = 4
+_ABI = 5
 _POINTER, _WHOLE = ctypes.c_void_p, ctypes.c_int64
 # Arguments and result of every function.
 _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
     "karat_lines": ([_POINTER, _WHOLE, _POINTER], _WHOLE),
     "karat_table": ([_POINTER, _WHOLE, _POINTER], _WHOLE),
-    "karat_pack": ([_POINTER, _WHOLE, _POINTER, _POINTER, _WHOLE, _WHOLE, _POINTER], None),
+    "karat_pack": ([_POINTER, _WHOLE, _POINTER, _POINTER, _WHOLE, _WHOLE, _POINTER, _POINTER], None),
     "karat_join": ([_POINTER, _POINTER, _POINTER, _WHOLE, _POINTER], _WHOLE),
     "karat_has": ([_POINTER, _WHOLE, _WHOLE], _WHOLE),
     "karat_hash": ([_POINTER, _WHOLE, _WHOLE, _POINTER], None),
+    "karat_hash_cut": ([_POINTER, _WHOLE, _WHOLE, _WHOLE, _POINTER], None),
+    "karat_hash_lines": ([_POINTER, _WHOLE, _WHOLE, _POINTER], None),
+    "karat_seen": ([_POINTER, _WHOLE, _POINTER, ctypes.c_uint64], _WHOLE),
+    "karat_match": ([_POINTER] * 3 + [_WHOLE] + [_POINTER] * 5, _WHOLE),
+    "karat_ties": ([_POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER, _POINTER], None),
+    "karat_ranks": ([_POINTER, _POINTER, _WHOLE], _WHOLE),
     "karat_repeats": ([_POINTER, _POINTER, _WHOLE], _WHOLE),
     "karat_index": ([_POINTER, _WHOLE, _POINTER, ctypes.c_uint64, _POINTER, _WHOLE], None),
     "karat_find": (

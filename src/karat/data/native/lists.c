@@ -12,10 +12,11 @@
 
 /* ---- pieces of a text ---- */
 
-/* Each piece into `width` bytes, filled up with NUL. The text has `size` bytes. */
+/* Each piece into `width` bytes, filled up with NUL, and its hash. The text has `size` bytes. */
 void karat_pack(const uint8_t *text, int64_t size, const uint32_t *firsts, const uint32_t *sizes, int64_t count,
-                int64_t width, uint8_t *packed) {
-    for (int64_t i = 0; i < count; i++, packed += width) pack_piece(text + firsts[i], sizes[i], text + size, width, packed);
+                int64_t width, uint8_t *packed, uint64_t *hashes) {
+    for (int64_t i = 0; i < count; i++, packed += width)
+        hashes[i] = pack_piece(text + firsts[i], sizes[i], text + size, width, packed);
 }
 
 /* Whether a byte is among them. */
@@ -48,6 +49,54 @@ void karat_hash(const uint8_t *packed, int64_t count, int64_t words, uint64_t *h
     }
 }
 
+/* The same of the bytes before the first `byte` of each. */
+void karat_hash_cut(const uint8_t *packed, int64_t count, int64_t words, int64_t byte, uint64_t *hashes) {
+    const uint64_t ones = 0x0101010101010101ull, each = (uint64_t)(byte & 255) * ones;
+    for (int64_t i = 0; i < count; i++, packed += 8 * words) {
+        uint64_t total = 0, word;
+        for (int64_t place = 0; place < words; place++) {
+            memcpy(&word, packed + 8 * place, 8);
+            uint64_t same = word ^ each, found = (same - ones) & ~same & (0x80 * ones); /* exact up to the first one */
+            if (found) word &= ((found & -found) >> 7) - 1;
+            total += mixed(word, (uint64_t)place);
+            if (found) break;
+        }
+        hashes[i] = finished(total);
+    }
+}
+
+/* Hashes of lines, each as if it was packed. */
+void karat_hash_lines(const uint8_t *text, int64_t size, int64_t count, uint64_t *hashes) {
+    const uint8_t *end = text + size;
+    for (int64_t i = 0; i < count; i++) {
+        const uint8_t *stop = text < end ? memchr(text, '\n', (size_t)(end - text)) : NULL;
+        if (!stop) stop = end;
+        uint64_t total = 0;
+        for (int64_t place = 0; text < stop; place++, text += 8) {
+            uint64_t word = 0;
+            memcpy(&word, text, stop - text < 8 ? (size_t)(stop - text) : 8);
+            total += mixed(word, (uint64_t)place);
+        }
+        hashes[i] = finished(total);
+        text = stop < end ? stop + 1 : end;
+    }
+}
+
+/* Add hashes to a table of room + 1 slots (room = 2^n - 1, 0 = empty), which must have room for them. Whether one was
+   there already. */
+int64_t karat_seen(const uint64_t *hashes, int64_t count, uint64_t *slots, uint64_t room) {
+    int64_t again = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t hash = hashes[i] ? hashes[i] : SPREAD, slot = ((hash * SPREAD) >> 20) & room;
+        while (slots[slot] && slots[slot] != hash) slot = (slot + 1) & room;
+        again |= slots[slot] == hash;
+        slots[slot] = hash;
+    }
+    return again;
+}
+
+enum { FEW = 16 };
+
 /* Whether a hash stands twice with its owner: owner i has offsets[i] … offsets[i + 1]. -1: no memory. */
 int64_t karat_repeats(const uint64_t *hashes, const int64_t *offsets, int64_t owners) {
     int64_t most = 0, repeated = 0;
@@ -55,19 +104,25 @@ int64_t karat_repeats(const uint64_t *hashes, const int64_t *offsets, int64_t ow
     if (most >= INT32_MAX) return -1;
     size_t room = 16;
     while (room < 2 * (size_t)most) room *= 2;
-    uint32_t *slots = malloc(room * sizeof *slots); /* number + 1 of a row of the owner, 0 = empty */
-    if (!slots) return -1;
+    uint64_t *slots = most > FEW ? malloc(room * sizeof *slots) : NULL; /* 0 = empty */
+    if (most > FEW && !slots) return -1;
     for (int64_t i = 0; i < owners && !repeated; i++) {
         const uint64_t *own = hashes + offsets[i];
-        uint32_t count = (uint32_t)(offsets[i + 1] - offsets[i]);
+        int64_t count = offsets[i + 1] - offsets[i];
+        if (count <= FEW) {
+            for (int64_t row = 1; row < count; row++)
+                for (int64_t other = 0; other < row; other++) repeated |= own[row] == own[other];
+            continue;
+        }
         size_t mask = 15;
         while (mask + 1 < 2 * (size_t)count) mask = 2 * mask + 1;
         memset(slots, 0, (mask + 1) * sizeof *slots);
-        for (uint32_t row = 0; row < count; row++) {
-            size_t slot = (size_t)(own[row] >> 20) & mask;
-            while (slots[slot] && own[slots[slot] - 1] != own[row]) slot = (slot + 1) & mask;
-            if (slots[slot]) { repeated = 1; break; }
-            slots[slot] = row + 1;
+        for (int64_t row = 0; row < count && !repeated; row++) {
+            uint64_t hash = own[row] ? own[row] : SPREAD;
+            size_t slot = (size_t)(hash >> 20) & mask;
+            while (slots[slot] && slots[slot] != hash) slot = (slot + 1) & mask;
+            repeated = slots[slot] == hash;
+            slots[slot] = hash;
         }
     }
     free(slots);
@@ -102,6 +157,63 @@ int64_t karat_find(const uint64_t *hashes, const uint32_t *slots, uint64_t room,
             found[n++] = slots[slot] - 1;
         }
     }
+    return n;
+}
+
+/* For each row of a list the first item of its query with the same hash, and not left out: pairs of row and item. Returns
+   how many, or -1 if there is no memory. Query q has the items bounds[q] … bounds[q + 1]; `left_out` may be NULL. */
+int64_t karat_match(const uint64_t *hashes, const int64_t *offsets, const int64_t *queries, int64_t owners,
+                    const uint64_t *table, const int64_t *bounds, const uint8_t *left_out, int64_t *rows, int64_t *items) {
+    int64_t n = 0, most = 0;
+    for (int64_t owner = 0; owner < owners; owner++) {
+        int64_t size = bounds[queries[owner] + 1] - bounds[queries[owner]];
+        if (size > most) most = size;
+    }
+    if (most >= INT32_MAX) return -1;
+    size_t room = 16;
+    while (room < 2 * (size_t)most) room *= 2;
+    uint32_t *slots = most > FEW ? malloc(room * sizeof *slots) : NULL; /* number + 1 of an item of the query */
+    if (most > FEW && !slots) return -1;
+    for (int64_t owner = 0; owner < owners; owner++) {
+        int64_t first = bounds[queries[owner]], size = bounds[queries[owner] + 1] - first, end = offsets[owner + 1];
+        const uint64_t *own = table + first;
+        if (size <= FEW) {
+            uint64_t wanted[FEW];
+            int64_t numbers[FEW], count = 0;
+            for (int64_t i = 0; i < size; i++) {
+                if (left_out && left_out[first + i]) continue;
+                wanted[count] = own[i];
+                numbers[count++] = first + i;
+            }
+            for (int64_t row = offsets[owner]; row < end && count; row++) {
+                uint64_t hash = hashes[row];
+                for (int64_t i = 0; i < count; i++) {
+                    if (wanted[i] != hash) continue;
+                    rows[n] = row;
+                    items[n++] = numbers[i];
+                    break;
+                }
+            }
+            continue;
+        }
+        size_t mask = 15;
+        while (mask + 1 < 2 * (size_t)size) mask = 2 * mask + 1;
+        memset(slots, 0, (mask + 1) * sizeof *slots);
+        for (int64_t i = 0; i < size; i++) {
+            if (left_out && left_out[first + i]) continue;
+            size_t slot = (size_t)(own[i] >> 20) & mask;
+            while (slots[slot] && own[slots[slot] - 1] != own[i]) slot = (slot + 1) & mask;
+            if (!slots[slot]) slots[slot] = (uint32_t)(i + 1);
+        }
+        for (int64_t row = offsets[owner]; row < end; row++) {
+            size_t slot = (size_t)(hashes[row] >> 20) & mask;
+            while (slots[slot] && own[slots[slot] - 1] != hashes[row]) slot = (slot + 1) & mask;
+            if (!slots[slot]) continue;
+            rows[n] = row;
+            items[n++] = first + slots[slot] - 1;
+        }
+    }
+    free(slots);
     return n;
 }
 
@@ -151,5 +263,24 @@ void karat_order(const double *scores, const int64_t *offsets, int64_t owners, i
         if (!narrow) above = rises;
         facts[owner] = (uint8_t)((gap ? GAP : 0) | (falls ? FALLS : 0) | (rises ? RISES : 0) | (above ? UNSORTED : 0) |
                                  (same ? TIED : 0) | (same > equal ? ROUNDED : 0));
+    }
+}
+
+/* Whether each rank is the place of its hit in its list. */
+int64_t karat_ranks(const double *ranks, const int64_t *offsets, int64_t owners) {
+    int64_t other = 0;
+    for (int64_t owner = 0; owner < owners && !other; owner++)
+        for (int64_t i = offsets[owner]; i < offsets[owner + 1]; i++) other |= ranks[i] != (double)(i - offsets[owner] + 1);
+    return !other;
+}
+
+/* For each place the first and the one after the last of its tie: tied[i] says that places i - 1 and i are tied. */
+void karat_ties(const uint8_t *tied, int64_t size, const int64_t *places, int64_t count, int64_t *starts, int64_t *ends) {
+    for (int64_t i = 0; i < count; i++) {
+        int64_t start = places[i], end = places[i] + 1;
+        while (start > 0 && tied[start]) start--;
+        while (end < size && tied[end]) end++;
+        starts[i] = start;
+        ends[i] = end;
     }
 }

@@ -24,7 +24,7 @@
 typedef const uint8_t *at_t;
 
 /* Why a block is not read. */
-enum { ODD = -1, UNKNOWN = -2, FULL = -3, WIDE = -4 };
+enum { ODD = -1, UNKNOWN = -2, FULL = -3, WIDE = -4, MANY = -5 };
 
 /* What to do with a field of a line, and of an object in a list. */
 enum { VALUE = 0, SKIP = 1, LIST = 2, LIST_OR_NULL = 3 };
@@ -35,7 +35,7 @@ enum { PLAIN_TEXT = 1, ESCAPED_TEXT = 2, OTHER_VALUE = 4, LACKING = 8, DIFFERENT
 
 enum { MAX_FIELDS = 256, MAX_COLUMNS = 16, MAX_LISTS = 4, MAX_PLACES = 64, MAX_DEPTH = 64, MAX_STAGES = 8 };
 
-int64_t karat_abi(void) { return 4; }
+int64_t karat_abi(void) { return 5; }
 int64_t karat_source(void) { return KARAT_SOURCE; }
 
 /* ---- bytes ---- */
@@ -149,6 +149,51 @@ static int divided(uint64_t digits, int decimals, double *value) {
     }
 #endif
     return 0;
+}
+
+/* The value of up to eight digits in the lowest bytes of a word, each already from 0 to 9. */
+static inline uint64_t digits_of(uint64_t word) {
+    word = word * 10 + (word >> 8);
+    return (((word & 0x000000FF000000FFull) * 0x000F424000000064ull) + (((word >> 16) & 0x000000FF000000FFull) * 0x0000271000000001ull)) >> 32;
+}
+
+static const uint64_t WHOLE_TENS[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+
+/* Up to seven digits that begin at p, of which eight bytes can be read; returns how many, 8 for more. */
+static inline int short_digits(at_t p, uint64_t *value) {
+    uint64_t word, other;
+    memcpy(&word, p, 8);
+    word ^= 0x3030303030303030ull; /* a digit is now its value */
+    other = (word | (word + 0x0606060606060606ull)) & 0xF0F0F0F0F0F0F0F0ull; /* other bytes, and perhaps some behind them */
+    int count = other ? lowest_bit(other) >> 3 : 8;
+    *value = count ? digits_of(word << (64 - 8 * count)) : 0;
+    return count;
+}
+
+/* A number with at most seven digits before and after its point, of which 24 bytes can be read; NULL for any other. */
+static inline at_t short_number(at_t p, double *value, int *fraction) {
+    int negative = *p == '-';
+    p += negative;
+    at_t first = p;
+    uint64_t whole = (uint64_t)(*p - '0'), more;
+    if (!is_digit(*p++)) return NULL;
+    while (is_digit(*p)) {
+        whole = whole * 10 + (uint64_t)(*p++ - '0');
+        if (p - first > 7) return NULL;
+    }
+    if (*first == '0' && p - first > 1) return NULL;
+    *value = (double)whole;
+    *fraction = *p == '.';
+    if (*fraction) {
+        int count = short_digits(p + 1, &more);
+        if (count == 0 || count == 8 || FLT_EVAL_METHOD != 0) return NULL;
+        p += count + 1;
+        whole = whole * WHOLE_TENS[count] + more;
+        *value = (double)whole / TENS[count];
+    }
+    if ((*p | 0x20) == 'e' || (negative && !whole)) return NULL;
+    if (negative) *value = -*value;
+    return p;
 }
 
 /* A number as JSON writes it; NULL for anything else. */
@@ -313,13 +358,44 @@ static at_t read_key(keys_t *keys, int place, at_t p, at_t end, int *slot) {
     return close + 1;
 }
 
+/* What stood between the values of the last object: mostly it is the same again. A text begins and ends inside its
+   quotes; null, true and false are no values here. */
+enum { MAX_VALUES = 24, GAP_SIZE = 32, NEAR = 64 };
+enum { NO_COLUMN = -1 };
+
+typedef struct {
+    int column; /* NO_COLUMN: not wanted */
+    int is_text, whole;
+    int guess; /* the length of the last text */
+    double *numbers;
+    uint32_t *firsts, *sizes; /* where it goes; NULL: nowhere */
+} value_t;
+
+typedef struct {
+    int count; /* values, between count + 1 gaps; -1: no such object is known */
+    value_t values[MAX_VALUES];
+    int sizes[MAX_VALUES + 1];
+    uint8_t gaps[MAX_VALUES + 1][GAP_SIZE];
+    int lacking; /* columns that other objects of the list have */
+    int lacked[MAX_COLUMNS];
+} shape_t;
+
 /* The columns of one list: column c of object i is numbers[c * room + i], or the span firsts / sizes[c * room + i]. */
 typedef struct {
     int64_t count, room;
     double *numbers;
     uint32_t *firsts, *sizes;
     int64_t *present, *longest; /* by column */
+    shape_t shape;
+    int64_t alike; /* objects of this shape that `present` does not count yet */
 } list_t;
+
+/* An object while it is read, to become a shape. */
+typedef struct {
+    int count; /* -1: it cannot */
+    at_t from, starts[MAX_VALUES], ends[MAX_VALUES];
+    int columns[MAX_VALUES], is_text[MAX_VALUES];
+} draft_t;
 
 typedef struct {
     at_t text, end;
@@ -387,10 +463,147 @@ static int64_t read_wanted(items_t *items, list_t *list, int which, int column, 
     return 0;
 }
 
-static int64_t read_object(items_t *items, list_t *list, int which, at_t *where, uint32_t *given) {
+/* A value of the object that is read, and where it ends. */
+static void put_value(draft_t *draft, int column, at_t first, at_t end) {
+    int is_text = *first == '"';
+    if (*first == 'n' || *first == 't' || *first == 'f' || draft->count < 0) return;
+    if (draft->count == MAX_VALUES || *first == '{' || *first == '[') {
+        draft->count = -1;
+        return;
+    }
+    draft->columns[draft->count] = column;
+    draft->is_text[draft->count] = is_text;
+    draft->starts[draft->count] = first + is_text;
+    draft->ends[draft->count++] = end - is_text;
+}
+
+static value_t value_of(const items_t *items, list_t *list, int column, int is_text) {
+    value_t value = {.column = column, .is_text = is_text};
+    if (column == NO_COLUMN) return value;
+    int kind = items->kinds[column] & ~NEVER_NULL;
+    value.whole = kind != NUMBER;
+    if (kind == TEXT) {
+        value.firsts = list->firsts + column * list->room;
+        value.sizes = list->sizes + column * list->room;
+    } else {
+        value.numbers = list->numbers + column * list->room;
+    }
+    return value;
+}
+
+/* Remember the shape of an object that ends at `end`. */
+static void put_shape(const items_t *items, list_t *list, const draft_t *draft, at_t end, uint32_t given) {
+    shape_t *shape = &list->shape;
+    at_t from = draft->from;
+    shape->count = -1;
+    for (int i = 0; i <= draft->count; i++) {
+        at_t stop = i < draft->count ? draft->starts[i] : end;
+        int64_t size = stop - from;
+        if (size > GAP_SIZE) return;
+        shape->sizes[i] = (int)size;
+        memset(shape->gaps[i], 0, GAP_SIZE);
+        memcpy(shape->gaps[i], from, (size_t)size);
+        if (i == draft->count) break;
+        shape->values[i] = value_of(items, list, draft->columns[i], draft->is_text[i]);
+        from = draft->ends[i];
+    }
+    shape->count = draft->count;
+    shape->lacking = 0;
+    for (int column = 0; column < items->keys.count; column++)
+        if (!(given >> column & 1) && list->present[column]) shape->lacked[shape->lacking++] = column;
+}
+
+/* Whether the gap is at p, of which GAP_SIZE bytes can be read. */
+static inline int is_gap(at_t p, const shape_t *shape, int gap) {
+    int size = shape->sizes[gap];
+#if defined(__SSE2__)
+    const uint8_t *wanted = shape->gaps[gap];
+    __m128i first = _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)p), _mm_loadu_si128((const __m128i *)wanted));
+    uint32_t differ = ~(uint32_t)_mm_movemask_epi8(first) & 0xFFFF;
+    if (size > 16) {
+        __m128i second = _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)(p + 16)), _mm_loadu_si128((const __m128i *)(wanted + 16)));
+        differ |= ~(uint32_t)_mm_movemask_epi8(second) << 16;
+    }
+    return !(differ << (GAP_SIZE - 1 - (size - 1)));
+#else
+    return !memcmp(p, shape->gaps[gap], (size_t)size);
+#endif
+}
+
+static inline void put_missing(items_t *items, list_t *list, int column, int64_t first, int64_t end) {
+    int64_t at = column * list->room;
+    if ((items->kinds[column] & ~NEVER_NULL) == TEXT)
+        for (int64_t i = first; i < end; i++) list->firsts[at + i] = list->sizes[at + i] = 0;
+    else
+        for (int64_t i = first; i < end; i++) list->numbers[at + i] = NAN;
+}
+
+/* Where the text at p ends, of which 16 bytes can be read. `guess`: the length of the last one. */
+static inline at_t text_end_near(at_t p, at_t end, int *guess) {
+#if defined(__SSE2__)
+    const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(0x1F);
+    __m128i x = _mm_loadu_si128((const __m128i *)p);
+    __m128i found = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, slash)),
+                                 _mm_cmpeq_epi8(_mm_min_epu8(x, control), x));
+    uint32_t mask = (uint32_t)_mm_movemask_epi8(found);
+    if ((mask & ((2u << *guess) - 1)) == 1u << *guess) return p + *guess; /* what comes next does not wait for the mask */
+    if (mask) {
+        *guess = lowest_bit(mask);
+        return p + *guess;
+    }
+#endif
+    return text_end(p, end);
+}
+
+/* Behind an object at p of the same shape as the last one; NULL where it has another. */
+static inline at_t read_alike(items_t *items, list_t *list, at_t p) {
+    shape_t *shape = &list->shape;
+    at_t end = items->end;
+    int64_t row = list->count;
+    for (int i = 0;; i++) {
+        if (end - p < NEAR || !is_gap(p, shape, i)) return NULL;
+        p += shape->sizes[i];
+        if (i == shape->count) break;
+        value_t *value = shape->values + i;
+        at_t first = p;
+        if (value->is_text) {
+            p = text_end_near(p, end, &value->guess);
+            if (value->column == NO_COLUMN && p < end && *p == '\\') {
+                int escaped = 0;
+                if (!(p = skip_text(p, end, &escaped))) return NULL;
+                p--;
+            }
+        } else {
+            number_t number = {.exact = 1};
+            p = short_number(first, &number.value, &number.fraction);
+            if (!p) p = read_number(first, end, &number);
+            if (!p || !number.exact || (value->whole && (number.fraction || p - first > 15))) return NULL;
+            if (value->numbers) value->numbers[row] = number.value;
+        }
+        if (value->firsts) {
+            value->firsts[row] = (uint32_t)(first - items->text);
+            value->sizes[row] = (uint32_t)(p - first);
+            if (p - first > list->longest[value->column]) list->longest[value->column] = p - first;
+        }
+    }
+    for (int i = 0; i < shape->lacking; i++) put_missing(items, list, shape->lacked[i], row, row + 1);
+    list->alike++;
+    return p;
+}
+
+/* Count the objects of the last shape. */
+static void count_alike(list_t *list) {
+    for (int i = 0; i < list->shape.count; i++)
+        if (list->shape.values[i].column != NO_COLUMN) list->present[list->shape.values[i].column] += list->alike;
+    list->alike = 0;
+}
+
+static int64_t read_object(items_t *items, list_t *list, int which, at_t *where, uint32_t *given, draft_t *draft) {
     at_t p = blank(*where + 1, items->end), end = items->end;
     uint32_t named = 0;
     int64_t code;
+    draft->count = 0;
+    draft->from = *where;
     if (p < end && *p == '}') {
         *where = p + 1;
         return 0;
@@ -402,6 +615,7 @@ static int64_t read_object(items_t *items, list_t *list, int which, at_t *where,
         if (p == end || *p != ':') return ODD;
         p = blank(p + 1, end);
         if (p == end) return ODD;
+        at_t first = p;
         if (column < 0) {
             if (!(p = skip_value(p, end, 1))) return ODD;
         } else {
@@ -410,6 +624,7 @@ static int64_t read_object(items_t *items, list_t *list, int which, at_t *where,
             if ((code = read_wanted(items, list, which, column, &p, &there))) return code;
             *given |= (uint32_t)there << column;
         }
+        put_value(draft, column < 0 ? NO_COLUMN : column, first, p);
         p = blank(p, end);
         if (p == end) return ODD;
         if (*p == '}') break;
@@ -422,6 +637,7 @@ static int64_t read_object(items_t *items, list_t *list, int which, at_t *where,
 
 static int64_t read_list(items_t *items, list_t *list, int which, at_t *where) {
     at_t p = blank(*where + 1, items->end), end = items->end;
+    int64_t before[MAX_COLUMNS];
     if (p < end && *p == ']') {
         *where = p + 1;
         return 0;
@@ -431,17 +647,25 @@ static int64_t read_list(items_t *items, list_t *list, int which, at_t *where) {
         int64_t code;
         if (p == end) return ODD;
         if (list->count == list->room) return FULL;
-        if (*p == '{') {
-            if ((code = read_object(items, list, which, &p, &given))) return code;
+        at_t after = list->shape.count < 0 ? NULL : read_alike(items, list, p);
+        if (after) {
+            p = after;
         } else {
-            if (items->bare < 0 || !(p = read_id(items, list, items->bare, p))) return ODD;
-            given = 1u << items->bare;
-        }
-        for (int column = 0; column < items->keys.count; column++) {
-            int kind = items->kinds[column] & ~NEVER_NULL;
-            if ((given >> column & 1) || kind == OTHER) continue;
-            if (kind == TEXT) list->firsts[column * list->room + list->count] = list->sizes[column * list->room + list->count] = 0;
-            else list->numbers[column * list->room + list->count] = NAN;
+            draft_t draft = {.count = -1};
+            count_alike(list);
+            for (int column = 0; column < items->keys.count; column++) before[column] = list->present[column];
+            if (*p == '{') {
+                if ((code = read_object(items, list, which, &p, &given, &draft))) return code;
+            } else {
+                if (items->bare < 0 || !(p = read_id(items, list, items->bare, p))) return ODD;
+                given = 1u << items->bare;
+            }
+            for (int column = 0; column < items->keys.count; column++) { /* columns that no object has are not filled */
+                if (!list->present[column]) continue;
+                if (!before[column]) put_missing(items, list, column, 0, list->count);
+                if (!(given >> column & 1)) put_missing(items, list, column, list->count, list->count + 1);
+            }
+            put_shape(items, list, &draft, p, given);
         }
         list->count++;
         p = blank(p, end);
@@ -523,6 +747,8 @@ static at_t read_stages(lines_t *asked, at_t text, at_t p, at_t end, int64_t lin
     }
 }
 
+static int ends_value(uint8_t c) { return c == ',' || c == '}' || c == ' ' || c == '\t' || c == '\r'; }
+
 /* How many lines there are, or why they are not read. */
 int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
     if (size < 0 || size >= INT32_MAX || asked->fields > MAX_FIELDS || asked->columns > MAX_COLUMNS) return ODD;
@@ -553,13 +779,14 @@ int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
                                          .firsts = asked->item_firsts + before * asked->item_room,
                                          .sizes = asked->item_sizes + before * asked->item_room,
                                          .present = asked->present + before,
-                                         .longest = asked->longest + before};
+                                         .longest = asked->longest + before,
+                                         .shape = {.count = -1}};
             for (int c = 0; c < asked->columns; c++) lists[list_count].present[c] = lists[list_count].longest[c] = 0;
             list_of[i] = list_count++;
         }
     }
     for (; p < end; line++) {
-        if (line == room) return FULL;
+        if (line == room) return MANY;
         asked->starts[line] = asked->stopped = p - text;
         for (int64_t stage = 0; stage < asked->stage_count; stage++) asked->stages[stage * room + line] = NAN;
         p = blank(p, end);
@@ -592,7 +819,12 @@ int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
             } else {
                 at_t first = p;
                 int64_t *firsts = asked->firsts + field * room, *after = asked->after + field * room;
-                if (*p == '"') {
+                if (asked->found[field] == LACKING) /* no line before had it */
+                    for (int64_t i = 0; i < line; i++) firsts[i] = after[i] = -1;
+                int64_t size = line && field != asked->map && !(asked->found[field] & DIFFERENT) ? after[0] - firsts[0] : 0;
+                if (size > 0 && end - p > size && !memcmp(p, text + firsts[0], (size_t)size) && ends_value(p[size])) {
+                    p += size;
+                } else if (*p == '"') {
                     int escaped = 0;
                     p = skip_text(p + 1, end, &escaped);
                     asked->found[field] |= escaped ? ESCAPED_TEXT : PLAIN_TEXT;
@@ -624,14 +856,17 @@ int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
             if (asked->kinds[field] == LIST) return ODD;
             if (list_of[field] >= 0) asked->counts[list_of[field] * room + line] = -1;
             else {
-                asked->firsts[field * room + line] = asked->after[field * room + line] = -1;
+                if (asked->found[field] & ~LACKING) asked->firsts[field * room + line] = asked->after[field * room + line] = -1;
                 asked->found[field] |= LACKING;
             }
         }
         p = blank(p, end);
         if (p < end && *p++ != '\n') return ODD;
     }
-    for (int i = 0; i < list_count; i++) asked->items[i] = lists[i].count;
+    for (int i = 0; i < list_count; i++) {
+        count_alike(lists + i);
+        asked->items[i] = lists[i].count;
+    }
     asked->odd_count = items.odd_count;
     return line;
 }

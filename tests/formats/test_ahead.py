@@ -1,0 +1,94 @@
+"""A thread that reads ahead changes nothing but the time."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from karat import KaratError, evaluate
+from karat.formats import ahead, base, records, trec
+from karat.formats.ahead import read_ahead
+from karat.results.save import saved_form
+
+GOLD = {f"q{i}": {f"d{i % 9}": 2, f"d{(i + 2) % 9}": 1} for i in range(300)}
+LOG = [
+    json.dumps(
+        {
+            "query_id": f"q{i}",
+            "topk": [{"rank": r, "chunk_id": f"d{(i * r) % 11}"} for r in range(1, 9)],
+            f"new{i // 40}": i,
+        }
+    )
+    for i in range(300)
+]
+TREC = [f"q{i // 8} Q0 d{i * 7 % 11} 1 {8 - i % 8 // 2} tag" for i in range(2400)]
+
+
+@pytest.fixture
+def cores(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many there are, for files of any size in small blocks."""
+    found = [1]
+    monkeypatch.setattr(ahead, "_cores", lambda: found[0])
+    monkeypatch.setattr(base, "_LARGE", 0)
+    monkeypatch.setattr(records, "_BATCH_BYTES", 2000)
+    monkeypatch.setattr(trec, "_SMALL", 0)
+    monkeypatch.setattr(trec, "_BLOCK", 2000)
+    return found
+
+
+def outcome(path: Path) -> Any:
+    try:
+        return saved_form(evaluate(path, GOLD, ["recall@5", "mrr", "ndcg@5"]))
+    except KaratError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("lines", [LOG, TREC], ids=["log", "trec"])
+@pytest.mark.parametrize("odd", [None, "{", "q1 Q0 d1", "q1 Q0 late 1 2 tag"])
+def test_scores_and_complaints_are_the_same(
+    lines: list[str], odd: str | None, tmp_path: Path, cores: list[int], reader: str
+) -> None:
+    changed = lines if odd is None else [*lines[:200], odd, *lines[200:]]
+    path = tmp_path / "run"
+    path.write_text("\n".join(changed) + "\n")
+    one = outcome(path)
+    cores[0] = 2
+    two = outcome(path)
+    if isinstance(one, str):
+        assert (two, odd is None) == (one, False)
+    else:
+        assert (two.scores, two.audit, two.provenance) == (one.scores, one.audit, one.provenance)
+
+
+def test_no_thread_is_left_where_reading_stops_early(cores: list[int]) -> None:
+    cores[0] = 2
+    made: list[int] = []
+
+    def parts() -> Iterator[int]:
+        for part in range(100):
+            made.append(part)
+            yield part
+
+    reading = read_ahead(parts())
+    assert [next(reading), next(reading)] == [0, 1]
+    reading.close()  # type: ignore[attr-defined]
+    assert len(made) <= 4
+    assert "karat-read-ahead" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_an_error_comes_after_the_parts_before_it(cores: list[int]) -> None:
+    cores[0] = 2
+
+    def parts() -> Iterator[str]:
+        yield "first"
+        raise OSError("gone")
+
+    reading = read_ahead(parts())
+    assert next(reading) == "first"
+    with pytest.raises(OSError, match="gone"):
+        next(reading)
