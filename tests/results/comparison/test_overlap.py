@@ -126,7 +126,7 @@ def test_the_command_without_gold(
     code, said, _ = karat_command("compare", "old.jsonl", "new.jsonl", "-o", "page.html", "-o", "out.md")
     assert code == 0
     assert "no gold set" in said
-    kinds = "2 the same hits in the same order; 2 the same hits in another order; 1 some hits in common"
+    kinds = "2 queries with the same hits in the same order; 2 with the same hits in another order; 1 with some hits"
     assert kinds in " ".join(said.split())
     assert "q4 (0.00)" in said
     assert "jaccard@10" in Path("page.html").read_text()
