@@ -300,11 +300,11 @@ def open_desk(
     read = {name: read_pool(path) for name, path in _named(pools).items()}
     said = read_labels(*judges, highest=highest)
     for label, place in zip(said.entries, said.places, strict=True):
-        if label.kind != "judge":
+        if label.kind == "human":
             hint = "human labels go to -o; labels by `karat labels judge` have `kind: judge`"
             raise place.error("a human label, not a judge label", code="wrong-annotator", hint=hint)
     with LabelLog(labels, highest=highest) as log:
-        own = log.labels.of({label.key for label in log.labels}, "judge")  # a file may have both
+        own = log.labels.of_kind("judge")  # a file may have both
         yield Desk(read, log, Labels([*said.entries, *own.entries], [*said.places, *own.places]), highest)
 
 

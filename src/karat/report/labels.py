@@ -1,4 +1,4 @@
-"""Reports of `karat labels pool`, `karat labels agree`, `karat labels merge` and `karat labels calibrate`."""
+"""Reports of `karat labels pool`, `karat labels clicks`, `agree`, `merge` and `calibrate`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Container
 
 from karat.labels.agreement import ONE_QUERY, Agreement, KappaRow
 from karat.labels.calibration_file import Calibration, JudgeRates, Rate
+from karat.labels.click_log import DEEPEST, LogCounts
+from karat.labels.clicks import FEW_SESSIONS, ClickModel, PositionRow
 from karat.labels.merge import Merging
 from karat.labels.pool import Pooling
 from karat.report.blocks import Block, Cell, Column, Interval, Report, Section, Table, Text
@@ -54,9 +56,86 @@ def merge_report(found: Merging) -> Report:
     judges = f"Labels of models, left out: {found.by_judges:,}. Use them with `karat eval --labels` instead."
     blocks: list[Block] = [Table([Column("what"), Column("value")], facts, layout="facts")]
     blocks += [table([count("count"), "found", "done"], rows)] if rows else []
-    blocks += texts("note", (found.by_judges, judges))
+    clicks = f"Labels from clicks, left out: {found.by_clicks:,}. Use them with `karat eval --labels` instead."
+    merged = f"{found.from_clicks:,} of the added labels come from clicks, not from people. Their items say so."
+    blocks += texts("note", (found.by_judges, judges), (found.by_clicks, clicks))
+    blocks += texts("warning", (found.from_clicks, merged))
     title = f"{', '.join(source.file for source in found.labels)} into {found.gold}"
     return Report(title, [Section("merge", "A new gold set", blocks)])
+
+
+def clicks_report(found: ClickModel) -> Report:
+    """What `karat labels clicks` shows: labels, the examination of each position, and what was left out."""
+    facts: list[list[Cell]] = [
+        ["pairs of query and item", found.pairs],
+        [f"relevant (grade {found.highest})", found.relevant],
+        ["irrelevant (grade 0)", found.irrelevant],
+        ["uncertain, no grade", found.uncertain],
+    ]
+    facts += [["shown fewer than five times, no grade", found.rare]] if found.rare else []
+    apart = "only at positions that cannot be compared, no grade"
+    facts += [[apart, found.not_comparable]] if found.not_comparable else []
+    units = "session" if found.has_sessions else "list"
+    how = "the mean attraction of what was shown" if found.chosen == "mean" else "given by --threshold"
+    rule = (
+        f"A pair is relevant if its attraction is above {found.threshold:.3f} ({how}) with a probability of at least "
+        f"{found.confidence:.0%}, and irrelevant if it is below with that probability. Attraction: the probability "
+        "of a click by someone who looks at the item."
+    )
+    labels: list[Block] = [Table([Column("pairs"), count("")], facts, layout="facts"), Text(rule, "note")]
+    labels += texts("warning", *_click_warnings(found))
+    rows: list[list[Cell]] = [
+        [str(row.position), row.shown, row.clicked, f"{row.clicked / row.shown:.3f}", _examined(row, found)]
+        for row in found.positions
+    ]
+    explained = (
+        f"examined: how often people look at a position, relative to position {found.reference}, with "
+        f"{found.confidence:.0%} interval over {counted(found.sessions, units)}. –: cannot be compared."
+    )
+    left = [(number, what) for number, what in _left_out(found.counts) if number]
+    blocks: list[Block] = [
+        table(["position", count("shown"), count("clicked"), "click rate", "examined"], rows, explained)
+    ]
+    sections = [Section("labels", "Labels from clicks", labels), Section("positions", "Position bias", blocks)]
+    if left:
+        told = table([count("count"), "left out"], [[number, what] for number, what in left])
+        sections.append(Section("left-out", "What was left out", [told]))
+    on = f"{counted(found.clicks, 'click')}, {counted(found.queries)}"
+    return Report(f"{found.log}: {on}", sections)
+
+
+def _examined(row: PositionRow, found: ClickModel) -> Cell:
+    if row.examination is None:
+        return None
+    if row.position == found.reference:
+        return "1"
+    if row.low is None or row.high is None:
+        return f"{row.examination:.3f}"
+    return Interval(f"{row.examination:.3f} [{row.low:.2f}, {row.high:.2f}]", row.examination, row.low, row.high)
+
+
+def _click_warnings(found: ClickModel) -> list[tuple[object, str]]:
+    lost = [str(row.position) for row in found.positions if row.examination is None]
+    what = "Position" if len(lost) == 1 else "Positions"
+    apart = (
+        f"{what} {listed(lost)} cannot be compared with position {found.reference}: no items were shown at both and "
+        "clicked at both. Lists that change their order now and then would tell."
+    )
+    units = "sessions" if found.has_sessions else "lists"
+    few = f"Only {found.sessions:,} {units}: the intervals are a rough guide."
+    alone = "The log has no sessions, so each list counts as one. If one person sees several lists, add `session`."
+    return [(lost, apart), (found.sessions < FEW_SESSIONS, few), (not found.has_sessions, alone)]
+
+
+def _left_out(counts: LogCounts) -> list[tuple[int, str]]:
+    return [
+        (counts.empty_lists, "lists without items"),
+        (counts.unknown_queries, "lines of queries that the gold set does not have"),
+        (counts.clicks_not_shown, "clicks on items that were not shown"),
+        (counts.repeated_items, "items that a list has again, further down"),
+        (counts.repeated_showings, "showings of the same item at the same position in the same session"),
+        (counts.too_deep, f"items below position {DEEPEST}"),
+    ]
 
 
 def agreement_report(found: Agreement, closed: Container[tuple[str, str]] = ()) -> Report:
