@@ -172,7 +172,10 @@ class PoolAtDesk:
         self.order: Callable[[str], dict[Key, PoolEntry]] = lru_cache(_ORDERS)(self._order)
 
     def _order(self, annotator: str) -> dict[Key, PoolEntry]:
-        """A random order, always the same for one annotator, with the passages of a query together."""
+        """A random order, always the same for one annotator, with the passages of a query together; or the pool's
+        own, if it is a queue."""
+        if all(entry.place is not None for entry in self.entries.values()):
+            return dict(sorted(self.entries.items(), key=lambda pair: pair[1].place or 0))
         place = {pair: (_digest(annotator, pair.query), _digest(annotator, *pair)) for pair in self.entries}
         return {pair: self.entries[pair] for pair in sorted(self.entries, key=place.__getitem__)}
 

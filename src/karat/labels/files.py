@@ -93,8 +93,9 @@ class PairTexts(Pair, kw_only=True, omit_defaults=True):
 
 
 class PoolEntry(PairTexts, kw_only=True, omit_defaults=True):
-    """One pair to be labelled. The order of a pool has no meaning."""
+    """One pair to be labelled. Without a `place`, the order of a pool has no meaning."""
 
+    place: int | None = None  # in the queue, from 1: the pairs that settle a comparison soonest come first
     inclusion_probability: Probability | None = None  # of being sampled into the pool; null: picked, not sampled
     origin: Origin | None = None
 

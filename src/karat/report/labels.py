@@ -9,14 +9,16 @@ from karat.labels.calibration_file import Calibration, JudgeRates, Rate
 from karat.labels.click_log import DEEPEST, LogCounts
 from karat.labels.clicks import FEW_SESSIONS, ClickModel, PositionRow
 from karat.labels.merge import Merging
+from karat.labels.next_labels import Settling
 from karat.labels.pool import Pooling
 from karat.report.blocks import Block, Cell, Column, Interval, Report, Section, Table, Text
 from karat.report.cells import count, few_name, few_warning, table, texts
 from karat.results.no_estimate import why_no_estimate
-from karat.results.numbers import counted, listed, written
+from karat.results.numbers import counted, difference, listed, written
 
 _CONFLICTS = 20
 _NEXT = 10
+_UNLIKELY = 0.2
 
 
 def pool_report(pool: Pooling) -> Report:
@@ -42,7 +44,41 @@ def pool_report(pool: Pooling) -> Report:
         *texts("warning", (pool.without_text, no_text)),
     ]
     title = f"{', '.join(pool.runs)} against {pool.gold}"
-    return Report(title, [Section("pool", "Pairs to label", blocks)])
+    sections = [Section("pool", "Pairs to label", blocks)]
+    if pool.settling is not None:
+        sections.append(Section("settling", "What would settle the comparison", _settling(pool.settling)))
+    return Report(title, sections)
+
+
+def _settling(found: Settling) -> list[Block]:
+    today, expected, low, high = (
+        difference(value, "pp", (None, None), 1) for value in (found.delta, found.expected, found.low, found.high)
+    )
+    limits = Interval(f"{expected} [{low}, {high}]", found.expected * 100, found.low * 100, found.high * 100)
+    rows: list[list[Cell]] = [
+        [f"{found.metric} by today's labels (pp)", today],
+        ["expected with all labels (pp)", limits],
+        ["pairs whose label can change it", f"{found.open:,}"],
+        ["probability that labels decide it", f"{found.chance:.0%}"],
+    ]
+    if found.labels is not None:
+        rows.append(["labels needed then", f"{found.labels:,} ({found.few:,} to {found.many:,})"])
+    how = (
+        f"{found.candidate} minus {found.baseline}, on {counted(found.queries)}. The {found.level * 100:g} % interval "
+        "covers the choice of queries and the missing labels. labels needed: median, and 10 % and 90 % of simulations "
+        "in which labels decide. They assume that unjudged hits are as often relevant as judged ones at such ranks."
+    )
+    better = found.candidate if found.expected > 0 else found.baseline
+    said = f"Decided: {better} is better, whatever the missing labels are likely to be."
+    if not found.decided:
+        said = "Undecided. Label the pairs in their order, and pool again with --labelled after some of them."
+    few = "Labels will probably not decide it. More queries would: see `karat eval power`."
+    return [
+        Text(said),
+        Table([Column("what"), Column("value")], rows, layout="facts"),
+        Text(how, "note"),
+        *texts("warning", (not found.decided and found.chance < _UNLIKELY, few)),
+    ]
 
 
 def merge_report(found: Merging) -> Report:
