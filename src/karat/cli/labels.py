@@ -8,7 +8,7 @@ import click
 
 from karat.cli.help import KaratGroup
 
-_STEPS = ("pool", "label", "judge", "agree", "calibrate", "merge")
+_STEPS = ("pool", "label", "judge", "clicks", "agree", "calibrate", "merge")
 
 
 class Steps(KaratGroup):
@@ -34,6 +34,7 @@ def command() -> None:
     karat labels pool old.jsonl new.jsonl --gold gold.jsonl -o pool.jsonl
     karat labels label pool.jsonl -o ann.jsonl --annotator ann
     karat labels judge pool.jsonl --model gpt-4.1-mini -o judge.jsonl
+    karat labels clicks log.jsonl --gold gold.jsonl -o clicks.jsonl
     karat labels agree ann.jsonl ben.jsonl -o human.jsonl
     karat labels merge human.jsonl --gold gold.jsonl -o gold_v2.jsonl --version v2
     """

@@ -18,6 +18,7 @@ from karat.scoring.options import Options
 @click.option(
     "--version", metavar="NAME", help="Version of the new gold set.  [default: the old one plus a hash of the labels]"
 )
+@click.option("--clicks", is_flag=True, help="Also merge labels from clicks, where people gave no grade.")
 @options_of(LabelOptions, "max_grade", "gold_scale")
 @options_of(Options, "doc_of")
 @json_option
@@ -27,6 +28,7 @@ def command(
     gold: str,
     output: str,
     version: str | None,
+    clicks: bool,
     max_grade: int,
     gold_scale: float | None,
     doc_of: str,
@@ -38,8 +40,8 @@ def command(
 ) -> None:
     """Merge LABELS from people into a gold set, and write a new version that records where each label comes from.
 
-    Existing judgements are not changed. Labels from models are left out; use them with `karat eval --labels`. If
-    annotators disagree, settle that first with `karat labels agree`.
+    Existing judgements are not changed. Labels from models and from clicks are left out; use them with `karat eval
+    --labels`. If annotators disagree, settle that first with `karat labels agree`.
 
     \b
     karat labels merge labels.jsonl --gold gold.jsonl -o gold_v2.jsonl --version v2
@@ -57,7 +59,9 @@ def command(
     read = read_gold_or_queries(gold, format=gold_format, target=target, split=split, columns=fields)
     if fields is not None:
         fields.refuse_unused([gold])
-    made = merge_labels(read, labels, version=version, doc_of=doc_of, highest=max_grade, gold_scale=gold_scale)
+    made = merge_labels(
+        read, labels, version=version, doc_of=doc_of, highest=max_grade, gold_scale=gold_scale, clicks=clicks
+    )
     write_whole(output, made.text())
     show([made.merging], merge_report, as_json)
     say(f"wrote {output}: version {made.merging.version}, {counted(made.merging.added, 'label')} added", err=True)

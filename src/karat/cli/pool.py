@@ -34,6 +34,11 @@ from karat.scoring.options import Options
 @click.option("--labelled", multiple=True, metavar="FILE", help="Existing labels; repeat for more.")
 @options_of(LabelOptions, "max_grade", "gold_scale")
 @click.option("--only-differences", is_flag=True, help="Only pairs whose label can change how the runs compare.")
+@click.option(
+    "--settle",
+    is_flag=True,
+    help="Order pairs so that labels settle the comparison of two runs soonest, and estimate how many are needed.",
+)
 @click.option("--budget", type=Count(1), metavar="N", help="Only the N pairs that can change it most.")
 @click.option("--sample", type=Count(1), metavar="N", help="Only N random pairs.")
 @click.option("--metric", "-m", help="Metric of the comparison.  [default: ndcg@k]")
@@ -55,7 +60,7 @@ def command(
     outputs: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Collect the unjudged pairs among the first hits of RUNS, each once, in random order.
+    """Collect the unjudged pairs among the first hits of RUNS, each once, in random order or as a queue (--settle).
 
     `karat labels label` shows them to a person, `karat labels judge` to a model. Neither sees ranks and runs, which
     are in the field `origin`.
@@ -63,6 +68,7 @@ def command(
     \b
     karat labels pool old.jsonl new.jsonl --gold gold.jsonl --corpus corpus.jsonl -o pool.jsonl
     karat labels pool old.jsonl new.jsonl --gold gold.jsonl --budget 100 -o pool.jsonl
+    karat labels pool old.jsonl new.jsonl --gold gold.jsonl --settle -o pool.jsonl
     karat labels pool run.jsonl --gold gold.jsonl --sample 200 -o pool.jsonl
     karat labels pool --traces traces.jsonl --by day --redact email --questions questions.jsonl -o pool.jsonl
     """

@@ -41,6 +41,8 @@ def judge_estimate(result: Result, metric: Metric) -> JudgeEstimate | str:
     if not said.judge or not (said.human or said.known):
         missing = _PEOPLE if said.judge else f"judge labels (--labels) and {_PEOPLE}"
         return f"There is no judge-calibrated estimate of {metric}: it needs {missing}."
+    if said.source == "clicks":
+        return f"There is no judge-calibrated estimate of {metric}: the labels are from clicks, not by a judge."
     analysis = BoundsAnalysis()
     try:
         found = analysis.find(result.measure(analysis.need(result.setup).metrics))

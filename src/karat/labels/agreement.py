@@ -17,6 +17,7 @@ from karat.statistics.kappa import cohen_kappa, fleiss_kappa
 from karat.statistics.sampling import Sampling
 
 Measure = Literal["cohen", "fleiss"]
+_PRECEDENCE: tuple[Kind, ...] = ("human", "judge", "clicks")
 ONE_QUERY = (
     "An interval of kappa from −1 to 1 says nothing: intervals need several queries, and nearly all pairs with two "
     "labels are of one."
@@ -137,7 +138,7 @@ def _row(
 
 def settle(labels: Labels, adjudicator: str | None = None) -> list[Label]:
     """One label per pair: the adjudicator's, else the majority's, else no grade, with the conflict as its reason. If
-    humans labelled a pair, labels by models do not count."""
+    humans labelled a pair, labels by models and from clicks do not count; if models did, those from clicks do not."""
     if adjudicator is not None and adjudicator not in labels.annotators:
         what, hint = f"no labels by {adjudicator!r}", did_you_mean(adjudicator, labels.annotators)
         raise ConfigError(what, code="unknown-annotator", hint=hint)
@@ -148,9 +149,11 @@ def settle(labels: Labels, adjudicator: str | None = None) -> list[Label]:
 
 
 def _one(labels: list[Label], adjudicator: str | None) -> Label:
-    """The settled label: from graded human labels, else from those by models, else one that says why there is none."""
+    """The settled label: from graded human labels, else from those by models, else from clicks, else one that says why
+    there is none."""
     graded = [label for label in labels if label.grade is not None]
-    labels = [label for label in graded if label.kind == "human"] or graded or labels[:1]
+    first = min((label.kind for label in graded), key=_PRECEDENCE.index, default=None)
+    labels = [label for label in graded if label.kind == first] or labels[:1]
     if len(labels) == 1:
         return labels[0]
     by_adjudicator = [label for label in labels if label.annotator == adjudicator]

@@ -172,7 +172,10 @@ class PoolAtDesk:
         self.order: Callable[[str], dict[Key, PoolEntry]] = lru_cache(_ORDERS)(self._order)
 
     def _order(self, annotator: str) -> dict[Key, PoolEntry]:
-        """A random order, always the same for one annotator, with the passages of a query together."""
+        """A random order, always the same for one annotator, with the passages of a query together; or the pool's
+        own, if it is a queue."""
+        if all(entry.place is not None for entry in self.entries.values()):
+            return dict(sorted(self.entries.items(), key=lambda pair: pair[1].place or 0))
         place = {pair: (_digest(annotator, pair.query), _digest(annotator, *pair)) for pair in self.entries}
         return {pair: self.entries[pair] for pair in sorted(self.entries, key=place.__getitem__)}
 
@@ -300,11 +303,11 @@ def open_desk(
     read = {name: read_pool(path) for name, path in _named(pools).items()}
     said = read_labels(*judges, highest=highest)
     for label, place in zip(said.entries, said.places, strict=True):
-        if label.kind != "judge":
+        if label.kind == "human":
             hint = "human labels go to -o; labels by `karat labels judge` have `kind: judge`"
             raise place.error("a human label, not a judge label", code="wrong-annotator", hint=hint)
     with LabelLog(labels, highest=highest) as log:
-        own = log.labels.of({label.key for label in log.labels}, "judge")  # a file may have both
+        own = log.labels.of_kind("judge")  # a file may have both
         yield Desk(read, log, Labels([*said.entries, *own.entries], [*said.places, *own.places]), highest)
 
 

@@ -22,10 +22,10 @@ HIGHEST = 2  # strong 2, partial 1, irrelevant 0
 
 CONFLICT = "conflict"  # start of the reason of a label on which annotators disagree
 
-Kind = Literal["human", "judge"]
+Kind = Literal["human", "judge", "clicks"]
 Probability = Annotated[float, msgspec.Meta(gt=0, le=1)]
 
-_EXPECTED = {"kind": "human or judge", "annotator": "a name"}
+_EXPECTED = {"kind": "human, judge or clicks", "annotator": "a name"}
 
 
 class Key(NamedTuple):
@@ -93,8 +93,9 @@ class PairTexts(Pair, kw_only=True, omit_defaults=True):
 
 
 class PoolEntry(PairTexts, kw_only=True, omit_defaults=True):
-    """One pair to be labelled. The order of a pool has no meaning."""
+    """One pair to be labelled. Without a `place`, the order of a pool has no meaning."""
 
+    place: int | None = None  # in the queue, from 1: the pairs that settle a comparison soonest come first
     inclusion_probability: Probability | None = None  # of being sampled into the pool; null: picked, not sampled
     origin: Origin | None = None
 
@@ -117,6 +118,16 @@ def by_key(entries: Sequence[PoolEntry]) -> dict[Key, PoolEntry]:
     return {entry.key: entry for entry in entries}
 
 
+class ClickEvidence(msgspec.Struct, frozen=True):
+    """What a label from clicks rests on."""
+
+    attraction: float  # probability of a click by someone who looks at the item
+    low: float
+    high: float
+    shown: int
+    clicked: int
+
+
 class Label(Pair, kw_only=True, omit_defaults=True):
     """One annotator's label of one pair. A pair that could not be judged has a reason instead of a grade: it is
     missing, which is not the same as irrelevant."""
@@ -131,6 +142,8 @@ class Label(Pair, kw_only=True, omit_defaults=True):
     inclusion_probability: Probability | None = None  # of the pair being sampled into the pool
     model: str | None = None
     prompt_version: str | None = None
+    confidence: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None  # of a label from clicks
+    clicks: ClickEvidence | None = None
 
 
 class Labels(msgspec.Struct):
@@ -181,10 +194,13 @@ class Labels(msgspec.Struct):
             raise contradiction(what, before, label, place, hint)
 
     def of(self, pairs: Container[Key], kind: Kind | None = None) -> Labels:
-        """The labels of some pairs, by default of both kinds."""
+        """The labels of some pairs, by default of all kinds."""
         both = zip(self.entries, self.places, strict=True)
         chosen = [(label, at) for label, at in both if label.key in pairs and kind in (None, label.kind)]
         return Labels([label for label, _ in chosen], [at for _, at in chosen])
+
+    def of_kind(self, kind: Kind) -> Labels:
+        return self.of({label.key for label in self.entries}, kind)
 
     def graded(self) -> list[Label]:
         return [label for label in self.entries if label.grade is not None]
@@ -200,7 +216,7 @@ class Labels(msgspec.Struct):
 def read_labels(
     *paths: str | PathLike[str], highest: float = HIGHEST, kind: Kind | None = None, may_be_empty: bool = False
 ) -> Labels:
-    """The labels of one or more files. `kind`: only human or only judge labels. Raises for two different grades by one
+    """The labels of one or more files. `kind`: only labels of this kind. Raises for two different grades by one
     annotator for one pair."""
     labels = Labels()
     for path in paths:

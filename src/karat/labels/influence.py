@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from karat.data.gold import Gold
-from karat.data.ids import Floats, Ints, rows_of, take_list
+from karat.data.ids import Bools, Floats, Ints, take_list
 from karat.errors import ConfigError
 from karat.labels.files import HIGHEST
 from karat.results.result import Result
 from karat.scoring.judged import Judged
+from karat.scoring.label_effects import assume, label_effects
 from karat.scoring.metrics.base import Metric, Relevance
 
 _SAME = 1e-12  # smaller changes are floating-point noise
@@ -70,8 +71,42 @@ def _effects(result: Result, pairs: list[FoundPair], metric: Metric, grade: floa
     return effects
 
 
+class ChangesInWorlds(msgspec.Struct, frozen=True):
+    """What labels do to one run, if other labels are given too."""
+
+    effects: Floats  # of a label that says relevant, by pair; the mean over worlds in which the others are drawn
+    values: dict[str, float]  # query → its mean score over the worlds
+
+
+def changes_in_worlds(
+    result: Result, pairs: Sequence[FoundPair], metric: Metric, grade: float, drawn: Bools
+) -> ChangesInWorlds:
+    """The mean effect of each pair's label and the mean score of each of their queries. `drawn`: pair × world, whether
+    it is relevant there. One label at a time would not do: the first relevant item of a query changes nDCG much more
+    than the tenth."""
+    at_query: dict[str, list[int]] = {}
+    for at, pair in enumerate(pairs):
+        at_query.setdefault(pair.query, []).append(at)
+    depth = metric.k or _DEEP
+    effects, values = np.zeros(len(pairs)), dict[str, float]()
+    for judged in () if result.lists is None else result.lists.judged(at_query, depth):
+        assert judged.hits is not None
+        query, places, rank = _places(judged, pairs, at_query, depth)
+        summed, means = np.zeros(len(places)), np.zeros(judged.n)
+        for world in range(drawn.shape[1]):
+            there = drawn[places, world]
+            assumed = assume(judged, query[there], rank[there], grade)
+            means += np.nan_to_num(metric.score(assumed))
+            summed[~there] += label_effects(assumed, metric, query[~there], rank[~there], grade)
+        times = (~drawn[places]).sum(axis=1)
+        alone = label_effects(judged, metric, query, rank, grade)
+        effects[places] = np.where(times > 0, summed / np.maximum(times, 1), alone)
+        values.update(zip(judged.hits.queries, (means / drawn.shape[1]).tolist(), strict=True))
+    return ChangesInWorlds(effects, values)
+
+
 def _places(
-    judged: Judged, pairs: list[FoundPair], at_query: dict[str, list[int]], depth: int
+    judged: Judged, pairs: Sequence[FoundPair], at_query: dict[str, list[int]], depth: int
 ) -> tuple[Ints, Ints, Ints]:
     """(row of the query, place among the pairs, rank or 0) of all pairs of these queries."""
     assert judged.hits is not None
@@ -91,48 +126,3 @@ def check_metric(metric: Metric) -> None:
     if not isinstance(metric, Relevance) or metric.level == "doc" or metric.budget is not None:
         what, expected = f"{metric} does not use chunk labels", "such as ndcg@10, precision@5, recall@10 or mrr"
         raise ConfigError(what, code="unsuitable-metric", expected=expected)
-
-
-def label_effects(judged: Judged, metric: Metric, query: Ints, rank: Ints, grade: float) -> Floats:
-    """The change of a metric for each pair's query, one pair at a time.
-
-    `query`: the pair's query, as a row of `judged`; `rank`: its rank in the list, 0 if it is not there. A query without
-    relevant items, and so without a value, counts as 0.
-    """
-    before = np.nan_to_num(metric.score(judged))
-    return np.nan_to_num(metric.score(_supposed(judged, query, rank, grade))) - before[query]
-
-
-def _supposed(judged: Judged, query: Ints, rank: Ints, grade: float) -> Judged:
-    """One query per pair: the pair's own, with one more item in its gold and, if it was found, in its hits."""
-    pairs = np.arange(len(query))
-    gold_of, gold_rows = _repeated(judged.gold_query, judged.n, query)
-    hits_of, hit_rows = _repeated(judged.hit_query, judged.n, query)
-    found = np.flatnonzero(rank)
-    gold_query, gold_grade = np.append(gold_of, pairs), np.append(judged.gold_grade[gold_rows], [grade] * len(pairs))
-    hit_query, hit_rank = np.append(hits_of, found), np.append(judged.hit_rank[hit_rows], rank[found])
-    by_grade, by_rank = np.lexsort((-gold_grade, gold_query)), np.lexsort((hit_rank, hit_query))
-    return replace(
-        judged,
-        queries=judged.queries[query],
-        present=judged.present[query],
-        depth=judged.depth[query],
-        k=judged.k[query],
-        gold_query=gold_query[by_grade],
-        gold_grade=gold_grade[by_grade],
-        hit_query=hit_query[by_rank],
-        hit_rank=hit_rank[by_rank],
-        hit_grade=np.append(judged.hit_grade[hit_rows], [grade] * len(found))[by_rank],
-        hit_new=np.append(judged.hit_new[hit_rows], np.ones(len(found), np.bool_))[by_rank],
-        by_document=None if judged.by_document is None else judged.by_document[query],
-        hits=None,
-        order=None,
-        hit_item=None,
-    )
-
-
-def _repeated(owner: Ints, owners: int, wanted: Ints) -> tuple[Ints, Ints]:
-    """(place among the wanted, row) of all rows of the wanted owners; `owner` is sorted."""
-    offsets = np.searchsorted(owner, np.arange(owners + 1))
-    counts = offsets[wanted + 1] - offsets[wanted]
-    return np.repeat(np.arange(len(wanted)), counts), rows_of(offsets, wanted)

@@ -222,6 +222,7 @@ def read_labelling(
     said = Labelling(
         bounds=bounds,
         judge=grades,
+        source="clicks" if labels.entries and labels.entries[0].kind == "clicks" else "judge",
         with_judge=partial(_labelled, labels=labels, doc_of=doc_of),
         prepare=prepare,
         highest=highest,
@@ -244,15 +245,18 @@ def read_labelling(
 
 def labels_of(kind: Kind, *files: str | PathLike[str], highest: float = HIGHEST) -> Labels:
     """The human or judge labels in files that may have both. Human labels, such as those of a second annotator, may be
-    used in place of judge labels; judge labels are never used as human labels."""
-    found = read_labels(*files, highest=highest, kind=kind)
-    if len(found):
-        return found
+    used in place of judge labels, and so may labels from clicks; neither is ever used as human labels."""
     every = read_labels(*files, highest=highest)
-    if kind == "human" and len(every):
-        what, hint = "only judge labels, which cannot replace human labels", "use human labels here"
-        raise InputError(what, code="labels-of-a-judge", file=" and ".join(map(str, files)), hint=hint)
-    return every
+    found = every.of_kind(kind)
+    clicks, named = every.of_kind("clicks"), " and ".join(map(str, files))
+    if kind == "human" and len(every) and not len(found):
+        what = "only labels from clicks" if len(clicks) == len(every) else "only judge labels"
+        what, hint = f"{what}, which cannot replace human labels", "use human labels here"
+        raise InputError(what, code="labels-of-a-judge", file=named, hint=hint)
+    if kind == "judge" and len(found) and len(clicks):
+        hint = "use one kind at a time: what a judge says and what people click are different estimates"
+        raise InputError("labels of a judge and from clicks", code="mixed-labels", file=named, hint=hint)
+    return found if len(found) else clicks if kind == "judge" and len(clicks) else every
 
 
 def _settled_files(files: Sequence[str | PathLike[str]], highest: float, kind: Kind) -> Labels:

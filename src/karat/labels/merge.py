@@ -30,7 +30,7 @@ class LabelSource(msgspec.Struct, frozen=True):
 
     file: str
     hash: str
-    labels: int  # human labels with a grade
+    labels: int  # labels with a grade that may be merged
 
 
 class Merging(SavedObject, frozen=True, kw_only=True):
@@ -46,6 +46,8 @@ class Merging(SavedObject, frozen=True, kw_only=True):
     relevant: int  # of these
     queries: int  # with an added label
     by_judges: int  # judge labels, left out: they are not gold
+    by_clicks: int = 0  # labels from clicks, left out unless requested
+    from_clicks: int = 0  # added labels that come from clicks
     last: str | None  # time of the latest added label
     highest: float  # grade of the labels' scale
     audit: list[Entry]  # what was left out or changed, and why
@@ -71,17 +73,26 @@ def merge_labels(
     doc_of: str = "#",
     highest: float = HIGHEST,
     gold_scale: float | None = None,
+    clicks: bool = False,
 ) -> GoldVersion:
     """Make a new version of the gold set with human labels for pairs that it does not judge.
 
     Judge labels are left out and counted. Raises if annotators disagree, as in `with_labels`. `version`: its name
-    (default: that of the gold set and a hash of the labels).
+    (default: that of the gold set and a hash of the labels). `clicks`: also labels from clicks, where people gave no
+    grade; each added item says so.
     """
     every = read_labels(*files, highest=highest)
-    people = every.of({label.key for label in every}, "human")
+    people = every.of_kind("human")
+    by_clicks = every.of_kind("clicks")
+    if clicks:
+        graded = {label.key for label in people.graded()}
+        told = by_clicks.of({label.key for label in by_clicks} - graded)
+        people = Labels([*people.entries, *told.entries], [*people.places, *told.places])
     if not people.graded():
         what = "no human label with a grade"
         hint = "judge labels are not merged: use karat eval --labels"
+        if by_clicks.graded():
+            hint = "labels from clicks are not merged unless requested with --clicks: use karat eval --labels"
         raise InputError(what, code="no-labels", file=" and ".join(map(str, files)), hint=hint)
     merged = with_labels(gold, people, doc_of=doc_of, highest=highest, gold_scale=gold_scale)
     added = _added(gold, merged, people)
@@ -99,12 +110,14 @@ def merge_labels(
         relevant=sum((label.grade or 0) > 0 for label in given),
         queries=len({label.key.query for label in given}),
         by_judges=sum(label.kind == "judge" for label in every),
+        by_clicks=0 if clicks else len(by_clicks),
+        from_clicks=sum(label.kind == "clicks" for label in given),
         last=max((label.time for label in given if label.time), default=None),
         highest=highest,
         audit=[entry for entry in merged.audit if entry.code.startswith(_OF_LABELS)],
     )
     dataset = msgspec.structs.replace(merged.dataset, version=name)
-    notes = {row: {"annotator": label.annotator} for row, label in added.items()}
+    notes = {row: _note(label) for row, label in added.items()}
     return GoldVersion(replace(merged, dataset=dataset), merging, notes)
 
 
@@ -118,6 +131,11 @@ def _added(before: Gold, after: Gold, labels: Labels) -> dict[int, Label]:
         for row, (query, item, kind) in enumerate(rows)
         if (query, item, kind) not in known
     }
+
+
+def _note(label: Label) -> dict[str, Any]:
+    """Where an added item comes from."""
+    return {"annotator": label.annotator} | ({"kind": label.kind} if label.kind != "human" else {})
 
 
 def _source(file: str, labels: Labels) -> LabelSource:

@@ -22,6 +22,7 @@ from karat.formats.read import read_run
 from karat.labels.files import Origin, PoolEntry, write_pairs
 from karat.labels.influence import FoundPair, find_influence
 from karat.labels.labelled_gold import read_gold_or_queries
+from karat.labels.next_labels import Settling, find_next
 from karat.labels.production import QuestionSample
 from karat.matching.near_duplicates import near_duplicates
 from karat.results.evaluate import evaluate_all
@@ -50,6 +51,7 @@ class Pooling(SavedObject, frozen=True, kw_only=True):
     queries: int  # queries in the pool
     near_duplicates: int  # pairs whose text nearly repeats another of the same query
     without_text: int
+    settling: Settling | None = None  # what labels could make of the comparison, if requested
     influence_share: float | None = None  # the pool's share of the influence of all unlabelled pairs
     seed: int
     sampled: QuestionSample | None = None  # how questions were drawn from traces
@@ -84,6 +86,7 @@ def make_pool(
     corpus: Any = None,
     metric: str | None = None,
     only_differences: bool = False,
+    settle: bool = False,
     budget: int | None = None,
     sample: int | None = None,
     seed: int = 0,
@@ -93,11 +96,16 @@ def make_pool(
 
     - `only_differences`: only pairs that can change the comparison of the runs, one label at a time.
     - `budget`: this many pairs, those with the greatest influence on the comparison, by `metric` (default ndcg@k).
+    - `settle`: pairs in the order in which their labels settle the comparison of two runs soonest, and how many are
+      expected to be needed; with `budget`, the first of them.
     - `sample`: this many pairs at random, all with the same known probability.
     """
     if budget is not None and sample is not None:
         what = "budget and sample cannot be used together"
         raise ConfigError(what, code="contradiction", hint="use one of them")
+    if settle and sample is not None:
+        what = "settle and sample cannot be used together"
+        raise ConfigError(what, code="contradiction", hint="settle needs pairs in an order, sample draws them")
     judged = read_gold_or_queries(gold)
     runs = [read_run(run) for run in runs]
     if corpus is not None and not isinstance(corpus, Corpus) and not is_text_folder(corpus):
@@ -106,16 +114,23 @@ def make_pool(
     results = _results(runs, judged, k, max(k, measure.k or k), corpus, doc_of)
     pairs, ranks = _collect(judged, results, k)
     waiting = [pair for pair in pairs if pair.grade is None]
-    measured = budget is not None or only_differences
+    measured = budget is not None or only_differences or settle
     if measured:
         find_influence(results, waiting, ranks, measure, judged)
-    telling = [pair for pair in waiting if not only_differences or pair.possible]
     rng = np.random.default_rng(seed)
-    picked, probability = _choose(telling, budget, sample, rng)
+    settling = None
+    if settle:
+        telling, settling = find_next(results, pairs, measure, judged, seed=seed)
+        picked, probability = telling[:budget], None
+    else:
+        telling = [pair for pair in waiting if not only_differences or pair.possible]
+        picked, probability = _choose(telling, budget, sample, rng)
     if not picked:
         raise _nothing(judged, pairs, waiting, k)
     corpora = [result.corpus for result in results.values() if result.corpus is not None]
-    entries = [_entry(pair, judged, corpora, probability) for pair in _shuffled(picked, rng)]
+    entries = [_entry(pair, judged, corpora, probability) for pair in (picked if settle else _shuffled(picked, rng))]
+    for place, entry in enumerate(entries if settle else (), 1):
+        entry.place = place
     total, moved = (sum(pair.expected or 0.0 for pair in of) for of in (waiting, picked))
     summary = Pooling(
         karat=__version__,
@@ -134,6 +149,7 @@ def make_pool(
         queries=len({entry.query_id for entry in entries}),
         near_duplicates=sum(entry.near_duplicate_of is not None for entry in entries),
         without_text=sum(entry.text is None for entry in entries),
+        settling=settling,
         influence_share=(moved / total if total else 1.0) if measured else None,
         seed=seed,
     )
@@ -242,5 +258,5 @@ def _nothing(gold: Gold, pairs: list[FoundPair], waiting: list[FoundPair], k: in
         what = f"all {len(pairs):,} pairs among the first {k} hits are already judged"
         more = {"file": gold.label, "hint": "pool more hits with --depth, or add other runs"}
     else:
-        more = {"hint": "remove --only-differences to pool all of them"}
+        more = {"hint": "remove --only-differences or --settle to pool all of them"}
     return InputError(f"nothing to label: {what}", code="nothing-to-label", **more)  # type: ignore[arg-type]

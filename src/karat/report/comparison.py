@@ -61,6 +61,10 @@ _BY_JUDGE = (
     "The judge's labels count where the gold set has none. Metrics not listed here use the gold set only. Judges make "
     "mistakes: `karat labels calibrate` shows how often."
 )
+_BY_CLICKS = (
+    "Labels from clicks count where the gold set has none. Metrics not listed here use the gold set only. Clicks show "
+    "what attracts people, which is not always what is relevant."
+)
 _ADJUSTED = (
     "With many comparisons, some differences appear by chance. Holm: adjusted p for decisions (even one false positive "
     "is unlikely). BH (Benjamini–Hochberg): adjusted p for exploration (few false positives)."
@@ -134,8 +138,11 @@ def _pair_sections(
     if opened := _open_label_blocks(pair):
         sections.append(Section(f"bounds-{number}", f"Effect of unjudged hits: {title}", opened))
     if pair.by_judge:
-        judged: list[Block] = [Text(_BY_JUDGE), *_differences(comparison, pair.by_judge, page)]
-        sections.append(Section(f"by-judge-{number}", f"With the judge's labels: {title}", judged))
+        clicks = pair.labels_from == "clicks"
+        judged: list[Block] = [Text(_BY_CLICKS if clicks else _BY_JUDGE)]
+        judged += _differences(comparison, pair.by_judge, page)
+        whose = "labels from clicks" if clicks else "the judge's labels"
+        sections.append(Section(f"by-judge-{number}", f"With {whose}: {title}", judged))
     if pair.segments:
         sections.append(Section(f"segments-{number}", f"Segments: {title}", _segments(comparison, pair)))
     return [*sections, *_by_query(comparison, pair, sides, number)]

@@ -1,4 +1,4 @@
-"""Reports of `karat labels pool`, `karat labels agree`, `karat labels merge` and `karat labels calibrate`."""
+"""Reports of `karat labels pool`, `karat labels clicks`, `agree`, `merge` and `calibrate`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from collections.abc import Container
 
 from karat.labels.agreement import ONE_QUERY, Agreement, KappaRow
 from karat.labels.calibration_file import Calibration, JudgeRates, Rate
+from karat.labels.click_log import DEEPEST, LogCounts
+from karat.labels.clicks import FEW_SESSIONS, ClickModel, PositionRow
 from karat.labels.merge import Merging
+from karat.labels.next_labels import Settling
 from karat.labels.pool import Pooling
 from karat.labels.production import QuestionSample
 from karat.report.blocks import Block, Cell, Column, Interval, Report, Section, Table, Text
 from karat.report.cells import count, few_name, few_warning, table, texts
 from karat.results.no_estimate import why_no_estimate
-from karat.results.numbers import counted, listed, written
+from karat.results.numbers import counted, difference, listed, written
 
 _CONFLICTS = 20
 _NEXT = 10
+_UNLIKELY = 0.2
 
 
 def pool_report(pool: Pooling) -> Report:
@@ -41,8 +45,42 @@ def pool_report(pool: Pooling) -> Report:
         *texts("warning", (pool.without_text, no_text)),
     ]
     title = f"{', '.join(pool.runs)} against {pool.gold}"
-    drawn = [] if pool.sampled is None else [Section("questions", "Questions", _questions(pool.sampled))]
-    return Report(title, [*drawn, Section("pool", "Pairs to label", blocks)])
+    sections = [] if pool.sampled is None else [Section("questions", "Questions", _questions(pool.sampled))]
+    sections.append(Section("pool", "Pairs to label", blocks))
+    if pool.settling is not None:
+        sections.append(Section("settling", "What would settle the comparison", _settling(pool.settling)))
+    return Report(title, sections)
+
+
+def _settling(found: Settling) -> list[Block]:
+    today, expected, low, high = (
+        difference(value, "pp", (None, None), 1) for value in (found.delta, found.expected, found.low, found.high)
+    )
+    limits = Interval(f"{expected} [{low}, {high}]", found.expected * 100, found.low * 100, found.high * 100)
+    rows: list[list[Cell]] = [
+        [f"{found.metric} by today's labels (pp)", today],
+        ["expected with all labels (pp)", limits],
+        ["pairs whose label can change it", f"{found.open:,}"],
+        ["probability that labels decide it", f"{found.chance:.0%}"],
+    ]
+    if found.labels is not None:
+        rows.append(["labels needed then", f"{found.labels:,} ({found.few:,} to {found.many:,})"])
+    how = (
+        f"{found.candidate} minus {found.baseline}, on {counted(found.queries)}. The {found.level * 100:g} % interval "
+        "covers the choice of queries and the missing labels. labels needed: median, and 10 % and 90 % of simulations "
+        "in which labels decide. They assume that unjudged hits are as often relevant as judged ones at such ranks."
+    )
+    better = found.candidate if found.expected > 0 else found.baseline
+    said = f"Decided: {better} is better, whatever the missing labels are likely to be."
+    if not found.decided:
+        said = "Undecided. Label the pairs in their order, and pool again with --labelled after some of them."
+    few = "Labels will probably not decide it. More queries would: see `karat eval power`."
+    return [
+        Text(said),
+        Table([Column("what"), Column("value")], rows, layout="facts"),
+        Text(how, "note"),
+        *texts("warning", (not found.decided and found.chance < _UNLIKELY, few)),
+    ]
 
 
 def _questions(sample: QuestionSample) -> list[Block]:
@@ -75,9 +113,86 @@ def merge_report(found: Merging) -> Report:
     judges = f"Labels of models, left out: {found.by_judges:,}. Use them with `karat eval --labels` instead."
     blocks: list[Block] = [Table([Column("what"), Column("value")], facts, layout="facts")]
     blocks += [table([count("count"), "found", "done"], rows)] if rows else []
-    blocks += texts("note", (found.by_judges, judges))
+    clicks = f"Labels from clicks, left out: {found.by_clicks:,}. Use them with `karat eval --labels` instead."
+    merged = f"{found.from_clicks:,} of the added labels come from clicks, not from people. Their items say so."
+    blocks += texts("note", (found.by_judges, judges), (found.by_clicks, clicks))
+    blocks += texts("warning", (found.from_clicks, merged))
     title = f"{', '.join(source.file for source in found.labels)} into {found.gold}"
     return Report(title, [Section("merge", "A new gold set", blocks)])
+
+
+def clicks_report(found: ClickModel) -> Report:
+    """What `karat labels clicks` shows: labels, the examination of each position, and what was left out."""
+    facts: list[list[Cell]] = [
+        ["pairs of query and item", found.pairs],
+        [f"relevant (grade {found.highest})", found.relevant],
+        ["irrelevant (grade 0)", found.irrelevant],
+        ["uncertain, no grade", found.uncertain],
+    ]
+    facts += [["shown fewer than five times, no grade", found.rare]] if found.rare else []
+    apart = "only at positions that cannot be compared, no grade"
+    facts += [[apart, found.not_comparable]] if found.not_comparable else []
+    units = "session" if found.has_sessions else "list"
+    how = "the mean attraction of what was shown" if found.chosen == "mean" else "given by --threshold"
+    rule = (
+        f"A pair is relevant if its attraction is above {found.threshold:.3f} ({how}) with a probability of at least "
+        f"{found.confidence:.0%}, and irrelevant if it is below with that probability. Attraction: the probability "
+        "of a click by someone who looks at the item."
+    )
+    labels: list[Block] = [Table([Column("pairs"), count("")], facts, layout="facts"), Text(rule, "note")]
+    labels += texts("warning", *_click_warnings(found))
+    rows: list[list[Cell]] = [
+        [str(row.position), row.shown, row.clicked, f"{row.clicked / row.shown:.3f}", _examined(row, found)]
+        for row in found.positions
+    ]
+    explained = (
+        f"examined: how often people look at a position, relative to position {found.reference}, with "
+        f"{found.confidence:.0%} interval over {counted(found.sessions, units)}. –: cannot be compared."
+    )
+    left = [(number, what) for number, what in _left_out(found.counts) if number]
+    blocks: list[Block] = [
+        table(["position", count("shown"), count("clicked"), "click rate", "examined"], rows, explained)
+    ]
+    sections = [Section("labels", "Labels from clicks", labels), Section("positions", "Position bias", blocks)]
+    if left:
+        told = table([count("count"), "left out"], [[number, what] for number, what in left])
+        sections.append(Section("left-out", "What was left out", [told]))
+    on = f"{counted(found.clicks, 'click')}, {counted(found.queries)}"
+    return Report(f"{found.log}: {on}", sections)
+
+
+def _examined(row: PositionRow, found: ClickModel) -> Cell:
+    if row.examination is None:
+        return None
+    if row.position == found.reference:
+        return "1"
+    if row.low is None or row.high is None:
+        return f"{row.examination:.3f}"
+    return Interval(f"{row.examination:.3f} [{row.low:.2f}, {row.high:.2f}]", row.examination, row.low, row.high)
+
+
+def _click_warnings(found: ClickModel) -> list[tuple[object, str]]:
+    lost = [str(row.position) for row in found.positions if row.examination is None]
+    what = "Position" if len(lost) == 1 else "Positions"
+    apart = (
+        f"{what} {listed(lost)} cannot be compared with position {found.reference}: no items were shown at both and "
+        "clicked at both. Lists that change their order now and then would tell."
+    )
+    units = "sessions" if found.has_sessions else "lists"
+    few = f"Only {found.sessions:,} {units}: the intervals are a rough guide."
+    alone = "The log has no sessions, so each list counts as one. If one person sees several lists, add `session`."
+    return [(lost, apart), (found.sessions < FEW_SESSIONS, few), (not found.has_sessions, alone)]
+
+
+def _left_out(counts: LogCounts) -> list[tuple[int, str]]:
+    return [
+        (counts.empty_lists, "lists without items"),
+        (counts.unknown_queries, "lines of queries that the gold set does not have"),
+        (counts.clicks_not_shown, "clicks on items that were not shown"),
+        (counts.repeated_items, "items that a list has again, further down"),
+        (counts.repeated_showings, "showings of the same item at the same position in the same session"),
+        (counts.too_deep, f"items below position {DEEPEST}"),
+    ]
 
 
 def agreement_report(found: Agreement, closed: Container[tuple[str, str]] = ()) -> Report:

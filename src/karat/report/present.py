@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _REPORTS = {
     "agreement": ("labels", "agreement_report"),
     "calibration": ("labels", "calibration_report"),
+    "clicks": ("labels", "clicks_report"),
     "comparison": ("comparison", "comparison_page"),
     "gates": ("gate", "gate_report"),
     "judgements": ("models", "judging_report"),
@@ -52,6 +53,7 @@ _REPORTS = {
 _TELLING = {
     "agreement": "kappas",
     "calibration": "overall",
+    "clicks": "positions",
     "comparison": "differences",
     "gates": "verdicts",
     "judgements": "labels",

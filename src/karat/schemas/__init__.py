@@ -7,6 +7,7 @@ from importlib import resources
 _KINDS = {
     "agreement": "karat.labels.agreement:Agreement",
     "calibration": "karat.labels.calibration_file:Calibration",
+    "clicks": "karat.labels.clicks:ClickModel",
     "comparison": "karat.results.comparison.compare:Comparison",
     "corpus": "karat.formats.corpus:CorpusEntry",
     "gates": "karat.gates.verdict_form:Verdicts",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -35,6 +35,7 @@ class Labelling(Bulk, frozen=True):
 
     bounds: bool = False
     judge: Mapping[Named, float] = {}
+    source: Literal["judge", "clicks"] = "judge"  # of these labels
     human: Mapping[Named, float] = {}
     probability: Mapping[Named, float] = {}  # of being selected for human labels
     known: KnownJudge | None = None

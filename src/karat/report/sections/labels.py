@@ -25,6 +25,10 @@ _KINDS: dict[Kind, str] = {
     "strict bounds": "the lowest and the highest mean that any labels for the unjudged hits could give",
     "judge-calibrated estimate": "with the judge's labels, corrected by people's labels; for precision, rbp and ndcg",
 }
+_BY_CLICKS = (
+    "Labels from clicks: they show what attracts people, which is not always what is relevant. Pairs on which the log "
+    "leaves doubt have no label."
+)
 
 
 class LabelHealthSection(AnalysisSection):
@@ -97,7 +101,7 @@ class BoundsSection(AnalysisSection):
         """It was requested, so a terminal shows all of it."""
 
     def show(self, found: BoundsFound) -> list[Block]:
-        names = Text(_bounds_names(found), "note")
+        names = Text(_named(_bounds_names(found), found), "note")
         return [Text(_bounds_said(found)), _bounds_table(found), names, *_bounds_notes(found)]
 
 
@@ -105,7 +109,8 @@ def _bounds_said(found: BoundsFound) -> str:
     share = f" ({found.unjudged / found.hits:.1%})" if found.hits else ""
     labelled = f" People labelled {found.by_people:,} of these." if found.by_people else ""
     if found.judge_labels:
-        labelled += f" The judge labelled {found.by_judge:,} of {'the others' if found.by_people else 'these'}."
+        who = "Clicks" if found.source == "clicks" else "The judge"
+        labelled += f" {who} labelled {found.by_judge:,} of {'the others' if found.by_people else 'these'}."
     unjudged = f"{found.unjudged:,} of {found.hits:,} hits in the top {found.k}{share}"
     return f"The gold set has no label for {unjudged}.{labelled}"
 
@@ -115,7 +120,16 @@ def _bounds_table(found: BoundsFound) -> Table:
     by_name = {(row.metric, row.kind): row for row in found.rows}
     metrics = dict.fromkeys(row.metric for row in found.rows)
     rows = [[metric, *(_cell(by_name.get((metric, kind))) for kind in kinds)] for metric in metrics]
-    return table(["metric", *kinds], rows)
+    return table(["metric", *(_named(kind, found) for kind in kinds)], rows)
+
+
+def _named(text: str, found: BoundsFound) -> str:
+    """A text about a judge, for labels from clicks."""
+    if found.source == "judge":
+        return text
+    for one, other in (("the judge's labels", "labels from clicks"), ("plus judge", "plus clicks")):
+        text = text.replace(one, other)
+    return text.replace("judge-calibrated", "calibrated")
 
 
 def _cell(row: BoundsRow | None) -> Cell:
@@ -138,7 +152,8 @@ def _bounds_names(found: BoundsFound) -> str:
 def _bounds_notes(found: BoundsFound) -> list[Block]:
     unlabelled = f"Hits of the top {found.k} without a label: {found.unlabelled:,}. They count as irrelevant; "
     unlabelled += "the interval of the estimate covers any label."
-    overruled = f"Labels of the judge that contradict the gold set, which takes precedence: {found.overruled:,}."
+    by = "from clicks" if found.source == "clicks" else "of the judge"
+    overruled = f"Labels {by} that contradict the gold set, which takes precedence: {found.overruled:,}."
     unknown = f"Labels for queries that are not in the gold set, left out: {found.unknown:,}."
     scale = (
         f"The gold set and the labels have different highest grades ({counted(found.other_scale, 'item')}), so the "
@@ -151,12 +166,14 @@ def _bounds_notes(found: BoundsFound) -> list[Block]:
     assumed = "The estimate assumes that people labelled a random sample of the run's hits of each grade."
     estimated = any(row.kind == "judge-calibrated estimate" and row.method != BORROWED for row in found.rows)
     inverted = (
-        "This judge is inverted: it calls relevant what people call irrelevant. Is its scale "
+        "These clicks are inverted: people click what people call irrelevant. Ignore gold plus clicks here."
+        if found.source == "clicks"
+        else "This judge is inverted: it calls relevant what people call irrelevant. Is its scale "
         "or the prompt reversed? Ignore gold plus judge here."
     )
     borrowed = f"{BORROWED[0].upper()}{BORROWED[1:]}: no interval can say how far off that is."
     return [
-        *texts("note", (estimated, assumed)),
+        *texts("note", (estimated, assumed), (found.source == "clicks", _BY_CLICKS)),
         *texts(
             "warning",
             (found.inverted, inverted),

@@ -79,6 +79,7 @@ class BoundsFound(msgspec.Struct, frozen=True):
     unjudged: int  # of them, those not in the gold
     open_items: int  # distinct items without a grade, found anywhere
     judge_labels: int = 0
+    source: Literal["judge", "clicks"] = "judge"  # of these labels
     by_judge: int = 0  # unjudged hits of the top k that only the judge has labelled
     by_people: int = 0
     unlabelled: int = 0  # without any label: irrelevant in the estimate, either in its interval
@@ -232,6 +233,7 @@ def _counted(side: Result, rows: list[BoundsRow], lists: _Lists, audit: Audit) -
         unjudged=len(hits.query),
         open_items=len(lists.open.query),
         judge_labels=len(side.labelling.judge),
+        source=side.labelling.source,
         by_judge=int(hits.by_judge.sum()),
         by_people=int(by_people.sum()),
         overruled=audit["labels_overruled"],

@@ -112,6 +112,7 @@ class CandidateComparison(msgspec.Struct, frozen=True):
     judged: JudgedAt | None = None  # how much of both lists is judged
     bounds: list[BoundedDifference] = []  # how labels of unjudged hits could change the differences, if requested
     by_judge: list[Difference] = []  # with judge labels where the gold has none, if there are any
+    labels_from: Literal["judge", "clicks"] = "judge"  # of these labels
     other_lists: int | None = None  # queries whose first 20 hits differ; null if a side has no list hashes
     overlap: ListOverlap | None = None  # how alike the lists are; null if a side keeps no lists
     invalid: list[str] = []  # metrics that are meaningless: ids do not match, scores may be distances, a run was down
@@ -288,6 +289,7 @@ def _pair(
         by_judge=_or_note(lambda: differences_by_judge(first, other, metrics, at, of, sampling), notes)
         if first.labelling.judge or other.labelling.judge
         else [],
+        labels_from="clicks" if "clicks" in (first.labelling.source, other.labelling.source) else "judge",
         other_lists=None if differ is None else int(differ.sum()),
         overlap=lists,
         invalid=list(map(str, invalid)),
