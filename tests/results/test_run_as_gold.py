@@ -173,3 +173,8 @@ def test_commands(
     assert code == 0
     assert "recall@10" in text
     assert "unjudged" not in text
+    Path("exact.json").write_text(Path("exact.jsonl").read_text())
+    for gold in ("run:exact.json", "run:exact.json#exact"):
+        before = Path("exact.json").read_bytes()
+        assert karat_command("eval", "ann.jsonl", "--gold", gold, "-o", "exact.json")[0] == 2
+        assert Path("exact.json").read_bytes() == before

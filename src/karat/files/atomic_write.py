@@ -29,13 +29,20 @@ def check_writable(path: str | Path, inputs: Iterable[str | None] = ()) -> None:
 def refuse_overwriting(path: str | Path, inputs: Iterable[str | None]) -> None:
     """Raise ConfigError if an output is also an input."""
     target = Path(path)
-    if target.exists() and any(Path(i).exists() and target.samefile(i) for i in inputs if i):
+    named = [name for i in inputs if i for name in _names(i)]
+    if target.exists() and any(Path(name).exists() and target.samefile(name) for name in named):
         raise ConfigError(
             "this input file would be overwritten",
             code="would-overwrite",
             file=str(path),
             hint="choose another output file",
         )
+
+
+def _names(given: str) -> list[str]:
+    """The files that an input may name: itself, and the run in `run:FILE` and `FILE#SYSTEM`."""
+    run = given.removeprefix("run:")
+    return [given, run, run.rpartition("#")[0] or run]
 
 
 def write_whole(path: str | Path, content: bytes, *, mode: int | None = None) -> None:

@@ -180,6 +180,9 @@ def _saving(before: Result, result: Result, criteria: Criteria) -> str:
     lists = lists_read(result)
     options += [] if lists == OWN else [f"--hits {lists}"]
     options += [f"{option} {quote(value)}" for option, value in result.labelling.given]
+    depth, reference = (result.provenance.get(name) for name in ("gold_depth", "reference"))
+    options += [f"--depth {depth}"] if depth else []
+    options += [f"--reference {quote(str(reference))}"] if reference not in (None, result.gold.label) else []
     files = f"karat eval {quote(before.run)} --gold {quote(result.gold.label)}"
     return " ".join([files, *asked, *options, "-o baseline.json"])
 

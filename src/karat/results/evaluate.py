@@ -39,7 +39,7 @@ from karat.scoring.metrics.grammar import parse_metric, parse_metrics
 from karat.scoring.options import Options
 from karat.scoring.peers import metrics_like, options_like
 from karat.scoring.sources import may_say_source
-from karat.scoring.top_lists import TOP, in_order, reference_lists
+from karat.scoring.top_lists import TOP, in_order, lists_hash, reference_lists
 from karat.scoring.views import BM25, ORIGINAL, RAW, Need, route_lists
 
 if TYPE_CHECKING:
@@ -212,6 +212,9 @@ def _with_reference(
             example = f"the gold set has {shorten(gold.queries[0], 40)!r}"
             raise NoOverlap(f"the reference run {run.label} has none of the gold set's queries", hint=example)
         about["reference"] = run.label
+    else:
+        about["reference"] = gold.label
+    about["reference_hash"] = lists_hash(kept)
     lost = np.flatnonzero(kept.length < 0)
     audit = Audit.merged(gold.audit)
     audit.count("no_reference", len(lost), (gold.queries[i] for i in lost[:3]))

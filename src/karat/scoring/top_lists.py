@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -78,6 +79,14 @@ def reference_lists(run: Run, gold: Gold, rules: Rules, depth: int) -> Rankings:
         for whole, part in zip(found, top_lists(judged, depth), strict=True):
             whole[judged.queries] = part
     return found
+
+
+def lists_hash(lists: Rankings) -> str:
+    """Identifies the lists of a reference run."""
+    content = hashlib.sha256()
+    for part in lists:
+        content.update(np.ascontiguousarray(part).tobytes())
+    return f"sha256:{content.hexdigest()[:16]}"
 
 
 def in_order(run: Run, read: Callable[[Run], _T]) -> _T:

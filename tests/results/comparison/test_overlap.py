@@ -67,6 +67,14 @@ def test_the_same_numbers_as_the_metric_against_a_reference() -> None:
     assert (pair.baseline, pair.reading) == (1.0, "too few")
 
 
+def test_results_with_other_references_are_not_compared() -> None:
+    one, two = (karat.evaluate(NEW, GOLD, ["rbo@2"], reference=run, sampling=QUICK) for run in (OLD, NEW))
+    same = karat.evaluate(OLD, GOLD, ["rbo@2"], reference=OLD, sampling=QUICK)
+    with refused("not-comparable", ConfigError):
+        karat.compare(one, two)
+    assert karat.compare(one, same).pairs[0].queries > 0
+
+
 def test_lists_that_stay_while_scores_change() -> None:
     old, new = ([{"query_id": "q", "topk": [{"chunk_id": "a", "text": text}]}] for text in ("five days", "two weeks"))
     gold = [{"query_id": "q", "gold": ["a"], "evidence": ["five days"]}]

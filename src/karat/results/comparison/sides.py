@@ -21,6 +21,7 @@ from karat.results.numbers import counted
 from karat.results.result import Result
 from karat.results.save import restore
 from karat.results.saved import SavedResult, is_saved, read_saved
+from karat.scoring.metrics.against_run import AgainstRun
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.options import named_sampling
@@ -148,11 +149,19 @@ def _different_definitions(first: Result, other: Result) -> list[str]:
     found = [f"{n} is defined differently" for n in shared if first.definitions[n] != other.definitions[n]]
     if first.rules.prices != other.rules.prices:
         found += [f"{m} uses different prices" for m in first.metrics if "prices" in m.needs and str(m) in shared]
+    hashes = [side.provenance.get("reference_hash") for side in (first, other)]
+    if hashes[0] != hashes[1]:
+        found += [f"{m} compares with different reference runs" for m in first.metrics if _is_shared(m, other)]
     for setting in SETTINGS:
         values = [getattr(side.rules, setting) for side in (first, other)]
         if values[0] != values[1]:
             found.append(f"the setting {setting} is {values[0]!r} and {values[1]!r}")
     return [*found, *_unknown_width(first, other), *_unknown_width(other, first)]
+
+
+def _is_shared(metric: Metric, other: Result) -> bool:
+    """Whether both results have this metric of a reference run."""
+    return isinstance(metric, AgainstRun) and metric in other.metrics
 
 
 def _unknown_width(saved: Result, other: Result) -> list[str]:
