@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from karat.data.attributes import CONVERSATION, cluster_numbers, segment_members, segment_titles, with_no_answer
 from karat.data.audit import Audit
 from karat.data.gold import Gold
-from karat.data.hits import Run, Ungrouped
+from karat.data.hits import Run, SaidLate, Ungrouped
 from karat.data.ids import DocRule
 from karat.data.normal_ids import IdNormalizer, normalized_gold
 from karat.errors import ConfigError, InputError, KaratError
@@ -173,7 +173,12 @@ def _evaluation(
         cluster=_cluster(gold, asked.cluster),
         sampling=asked.intervals,
     )
-    return evaluation.results(logged, consumers)
+    try:
+        return evaluation.results(logged, consumers)
+    except SaidLate:  # hits have a source, but not the first ones
+        logged.watched = None
+        sourced = replace(evaluation.context, sourced=True)
+        return replace(evaluation, context=sourced).results(logged, consumers)
 
 
 def _read(engine: Engine, run: Any, gold: Any, asked: Options) -> tuple[Run, Gold]:
