@@ -174,6 +174,10 @@ class Ungrouped(Exception):
     """A query came back after its slice was handed out: the run must be read whole and grouped first."""
 
 
+class SaidLate(Exception):
+    """Hits have an optional column, although `Run.may_say` found none: read again, and ask for it."""
+
+
 class NoLists(Exception):
     """The run has no lists of this kind."""
 
@@ -184,6 +188,7 @@ class Run(ABC):
     label: str = "run"
     threaded: bool = False  # whether reading uses several cores by itself
     overlap_hint: str = "name the field with the gold set's ids: --map query_id=FIELD"  # if no query is in the gold set
+    watched: str | None = None  # an optional column: `slices` raises SaidLate if a hit has it
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.label!r})"
@@ -250,7 +255,8 @@ class Run(ABC):
         return []
 
     def may_say(self, column: str) -> bool:
-        """Whether hits may have this optional column, before they are read; False where certainly none has."""
+        """Whether hits may have this optional column, before they are read. False: none has, or `slices` will raise
+        SaidLate."""
         return False
 
     def opening(self) -> dict[str, Any]:

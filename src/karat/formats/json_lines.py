@@ -21,11 +21,12 @@ from karat.data.packed_ids import joined_pieces, packed_pieces
 from karat.files.decode_errors import DECODE_ERRORS
 
 # Kinds of fields of a listed object, with a question mark where null is allowed. Objects with `other` are decoded.
-ValueKind: TypeAlias = Literal["text?", "number", "number?", "whole?", "other"]
+# Of a field that is `noted`, only whether some object has it is told.
+ValueKind: TypeAlias = Literal["text?", "number", "number?", "whole?", "other", "noted"]
 
 _LARGEST = 1 << 30  # bytes of a block
 _OBJECT, _LINE = 32, 96  # bytes that an object or a line is expected to have, at least
-_KINDS = {"text?": 0, "number?": 1, "whole?": 2, "other": 3, "number": 1 | 16}
+_KINDS = {"text?": 0, "number?": 1, "whole?": 2, "other": 3, "noted": 4, "number": 1 | 16}
 _VALUE, _SKIP, _LIST, _LIST_OR_NULL = range(4)
 _PLAIN_TEXT, _DIFFERENT, _LACKING = 1, 16, 8
 _UNKNOWN, _FULL, _MANY = -2, -3, -5
@@ -79,6 +80,7 @@ class LineTable(msgspec.Struct, frozen=True):
     values: dict[str, list[Any]] = {}
     numbers: Mapping[str, Floats] | None = None  # of the field with an object of numbers: by name, NaN where missing
     decoder: Any = None  # of that field
+    noted: bool = False  # whether an object has a field that is only noted
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -117,7 +119,7 @@ class _Asked(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("item_firsts", "item_sizes", "present", "longest", "items", "odd")),
         ("map", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("stages", "stage_names")),
-        *((name, ctypes.c_int64) for name in ("stage_count", "odd_count", "stopped")),
+        *((name, ctypes.c_int64) for name in ("stage_count", "odd_count", "stopped", "noted")),
     ]
 
 
@@ -252,7 +254,8 @@ class LineReader:
         except DECODE_ERRORS:
             return None
         decoder = self._decoders[self._names[self._map]]
-        return LineTable(room.starts[:lines].copy(), columns, block, spans, values, numbers, decoder)
+        noted = bool(asked.noted)
+        return LineTable(room.starts[:lines].copy(), columns, block, spans, values, numbers, decoder, noted)
 
     def _numbers(self, block: bytes, lines: int, count: int) -> dict[str, Floats] | None:
         """The field with an object of numbers; None where some line has something else."""

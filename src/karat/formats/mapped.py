@@ -230,6 +230,8 @@ def _frame_run(
 class MappedRun(RunLog):
     """JSON lines, read as run log records on the same lines."""
 
+    _watches: bool = False
+
     def __init__(
         self,
         label: str,

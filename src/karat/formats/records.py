@@ -46,6 +46,7 @@ class RecordBatch(NamedTuple, Generic[S]):
     lines: Lines
     columns: Mapping[str, Columns] = {}  # lists read as columns, by field; others were decoded with the records
     places: Ints | None = None  # byte offset of each record in its file; None if unknown
+    written: bytes = b""  # the lines, where they were not read as columns
 
 
 class RecordDecoder(Generic[S]):
@@ -237,17 +238,17 @@ def _decode_lines(source: Source, decoder: RecordDecoder[S]) -> Iterator[RecordB
             first += len(table)
         else:
             at = 0
-            for piece in _pieces(block, size):
+            for piece in _pieces(block, size):  # few records at a time: their memory is reused quickly
                 starts = line_starts(piece)
                 lines, places = range(first, first + len(starts)), starts + at + (begin or 0)
                 for batch in _decode_block(piece, lines, places, decoder, source.label):
-                    yield batch if begin is not None else batch._replace(places=None)
+                    yield batch._replace(places=None if begin is None else batch.places, written=piece)
                 first, at = first + len(starts), at + len(piece)
         begin = None if begin is None else begin + size
 
 
 def _pieces(block: bytes, size: int) -> Iterator[bytes]:
-    """Whole lines of a block: few enough that the memory of their records is reused quickly."""
+    """Whole lines of a block."""
     at = 0
     while at < size:
         end = size if size - at <= _BATCH_BYTES else block.find(b"\n", at + _BATCH_BYTES - 1, size) + 1 or size

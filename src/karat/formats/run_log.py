@@ -21,6 +21,7 @@ from karat.data.hits import (
     Hits,
     NoLists,
     Run,
+    SaidLate,
     Ungrouped,
     is_other_list,
     step_of,
@@ -31,8 +32,9 @@ from karat.errors import InputError, is_whole, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.ahead import read_ahead
 from karat.formats.base import Source, changed_while_read, source_parts
-from karat.formats.json_lines import ListField, ValueKind
+from karat.formats.json_lines import LineTable, ListField, ValueKind
 from karat.formats.records import (
+    RecordBatch,
     RecordDecoder,
     decodable,
     decode_entries,
@@ -57,6 +59,7 @@ _RANKED: dict[str, ValueKind] = {
     "doc_id": "text?",
     "rank": "whole?",
     "score": "number?",
+    "source": "noted",  # optional columns that `may_say` is asked for
 }
 _TOPK = ListField("topk", _RANKED, "chunk_id", OTHER_LISTS, numbers="latency_ms")
 
@@ -65,6 +68,7 @@ class RunLog(Run):
     """Records of a run log, from a file or from memory."""
 
     score_field: str | None = None  # the records' name for scores, where a map renamed them
+    _watches: bool = True  # whether reading notices a column that was not requested
 
     def __init__(
         self, label: str, records: Any, system: str | None = None, hits: str = "topk", *, needed: bool = True
@@ -224,7 +228,9 @@ class RunLog(Run):
 
     def _like(self, records: Any, hits: str, *, needed: bool) -> RunLog:
         """A run of the same kind over other records or lists."""
-        return RunLog(self.label, records, self._system, hits, needed=needed)
+        other = RunLog(self.label, records, self._system, hits, needed=needed)
+        other.watched = self.watched
+        return other
 
     def provenance(self) -> dict[str, Any]:
         """Per system, the fields that are not hits: one value, or how many different ones there are; and which lists
@@ -248,7 +254,12 @@ class RunLog(Run):
             return any(_says(record, self._hits, column) for record in self._records)
         if not self._records.path.is_file():  # a pipe can only be read once
             return _says(self.opening(), self._hits, column)
-        return self._records.holds(f'"{column}"'.encode())
+        if not self._watches or _RANKED.get(column) != "noted" or not is_json_lines(self._records):
+            return self._records.holds(_key(column))
+        if _key(column) in self._records.head:  # a log says it soon, or never
+            return True
+        self.watched = column
+        return False
 
     def opening(self) -> dict[str, Any]:
         if isinstance(self._records, Source):
@@ -266,6 +277,8 @@ class RunLog(Run):
 
     def _parts_of(self, source: Source, decoder: RecordDecoder[Any]) -> Iterator[SystemRecords]:
         for batch in read_column_batches(source, decoder):
+            if self.watched is not None and _has_key(batch, self.watched):
+                raise SaidLate(self.watched)
             names = dict(decoder.extra_names)  # more may be added while this part is used
             yield SystemRecords(self.label, batch.records, batch.lines, names, batch.columns, batch.places)
 
@@ -343,6 +356,15 @@ class RunLog(Run):
                 _note(noted.setdefault(name, []), values)
         except RecursionError as error:  # comparing recurses as deep as the values
             raise refusal(error, self.label, part.lines[0]) from error
+
+
+def _key(column: str) -> bytes:
+    return f'"{column}"'.encode()
+
+
+def _has_key(batch: RecordBatch[Any], column: str) -> bool:
+    """Whether hits may have this field."""
+    return batch.records.noted if isinstance(batch.records, LineTable) else _key(column) in batch.written
 
 
 def _hits_of(record: Any, hits: str) -> list[Any]:

@@ -15,7 +15,7 @@ from karat.data.attributes import CONVERSATION, cluster_numbers, segment_members
 from karat.data.audit import Audit
 from karat.data.forbidden import check_rules, read_rules
 from karat.data.gold import Gold
-from karat.data.hits import Run, Ungrouped
+from karat.data.hits import Run, SaidLate, Ungrouped
 from karat.data.ids import DocRule
 from karat.data.normal_ids import IdNormalizer, NormalizedRun, normalized_gold
 from karat.errors import ConfigError, InputError, KaratError, NoOverlap, shorten
@@ -186,7 +186,12 @@ def _evaluation(
         sampling=asked.intervals,
         about=about,
     )
-    return evaluation.results(logged, consumers)
+    try:
+        return evaluation.results(logged, consumers)
+    except SaidLate:  # hits have a source, but not the first ones
+        logged.watched = None
+        sourced = replace(evaluation.context, sourced=True)
+        return replace(evaluation, context=sourced).results(logged, consumers)
 
 
 def _with_reference(

@@ -15,6 +15,7 @@ import karat
 from karat.data.corpus import Corpus
 from karat.results.analyses.sources import BySource
 from karat.results.evaluate import evaluate_all
+from karat.scoring.engines.processes import Processes
 
 K = 5
 
@@ -133,6 +134,31 @@ def test_sources_of_every_form_whatever_the_first_query_says(tmp_path: Path, for
     assert {one.source for one in seen.sources} == {"faq", "wiki", "mail", "(none)"}
     for one in seen.sources:
         assert (one.hits, one.queries.mean, one.brought.mean) == pytest.approx(expected(run, gold, one.source))
+
+
+@pytest.mark.parametrize("pure", ["0", "1", "in processes"])
+@pytest.mark.parametrize("late", ["hit", "elsewhere"])
+def test_sources_that_only_late_hits_say(tmp_path: Path, late: str, pure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head of the file has none, so that it is only noticed while the file is read."""
+    run, gold, _ = made()
+    bare = [{"chunk_id": hit["chunk_id"]} for hit in run[0]["topk"]]
+    early = [{"query_id": f"x{i}", "topk": bare, "note": "n" * 100} for i in range(400)]
+    lines = [{**r, "topk": r["topk"] if late == "hit" else [hit["chunk_id"] for hit in r["topk"]]} for r in run]
+    if late == "elsewhere":
+        lines[5]["source"] = {"source": "faq"}
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in [*early, *lines]))
+    assert b"source" not in path.read_bytes()[: 1 << 16]
+    monkeypatch.setenv("KARAT_PURE", pure.replace("in processes", "0"))
+    monkeypatch.setattr("karat.formats.run_log._SLICE_HITS", 1000)
+    engine = Processes(2, part=1 << 16, parts=2) if pure == "in processes" else "local"
+    result = karat.evaluate(path, gold, k=K, engine=engine)
+    if late == "hit":
+        whole = tmp_path / "whole.jsonl"
+        whole.write_text("".join(json.dumps(r) + "\n" for r in [*lines, *early]))
+        assert result.analyses.found["sources"] == karat.evaluate(whole, gold, k=K).analyses.found["sources"]
+    else:
+        assert "sources" in result.analyses.lacking
 
 
 def test_sources_of_one_system_do_not_depend_on_another(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ enum { ODD = -1, UNKNOWN = -2, FULL = -3, WIDE = -4, MANY = -5 };
 
 /* What to do with a field of a line, and of an object in a list. */
 enum { VALUE = 0, SKIP = 1, LIST = 2, LIST_OR_NULL = 3 };
-enum { TEXT = 0, NUMBER = 1, WHOLE = 2, OTHER = 3, NEVER_NULL = 16 };
+enum { TEXT = 0, NUMBER = 1, WHOLE = 2, OTHER = 3, NOTED = 4, NEVER_NULL = 16 };
 
 /* What was found in a field over all lines. */
 enum { PLAIN_TEXT = 1, ESCAPED_TEXT = 2, OTHER_VALUE = 4, LACKING = 8, DIFFERENT = 16 };
@@ -404,6 +404,7 @@ typedef struct {
     int32_t bare; /* the column of an id without an object */
     int64_t *odd; /* list, column, object, first, size: numbers for the plain reader */
     int64_t odd_count, odd_room;
+    int64_t noted; /* whether an object has a field that is only noted */
 } items_t;
 
 static void put_text(items_t *items, list_t *list, int column, at_t first, at_t end) {
@@ -436,6 +437,12 @@ static int64_t read_wanted(items_t *items, list_t *list, int which, int column, 
     int kind = items->kinds[column] & ~NEVER_NULL;
     *given = 1;
     if (kind == OTHER) return ODD;
+    if (kind == NOTED) {
+        *given = 0;
+        items->noted = 1;
+        if (!(*where = skip_value(p, items->end, 1))) return ODD;
+        return 0;
+    }
     if (*p == 'n') {
         *given = 0;
         if ((items->kinds[column] & NEVER_NULL) || !(p = skip_word(p, items->end, "null"))) return ODD;
@@ -624,7 +631,7 @@ static int64_t read_object(items_t *items, list_t *list, int which, at_t *where,
             if ((code = read_wanted(items, list, which, column, &p, &there))) return code;
             *given |= (uint32_t)there << column;
         }
-        put_value(draft, column < 0 ? NO_COLUMN : column, first, p);
+        put_value(draft, column < 0 || items->kinds[column] == NOTED ? NO_COLUMN : column, first, p);
         p = blank(p, end);
         if (p == end) return ODD;
         if (*p == '}') break;
@@ -707,6 +714,7 @@ typedef struct {
     int64_t stage_count; /* -1: some line has something else */
     int64_t odd_count;
     int64_t stopped; /* the line, from its first byte, that is not understood */
+    int64_t noted;   /* whether an object has a field that is only noted */
 } lines_t;
 
 /* Behind an object of numbers at p; NULL for anything else. */
@@ -868,6 +876,7 @@ int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
         asked->items[i] = lists[i].count;
     }
     asked->odd_count = items.odd_count;
+    asked->noted = items.noted;
     return line;
 }
 
