@@ -135,8 +135,7 @@ class _Collector:
             self.hashes[rows] = part.hashes
         if part.tops is not None:
             self.tops = no_lists(self.size, self.request.tops) if self.tops is None else self.tops
-            for whole, some in zip(self.tops, part.tops, strict=True):
-                whole[rows] = some
+            self.tops.fill(rows, part.tops)
         if part.places is not None:
             self.places = np.full(self.size, -1) if self.places is None else self.places
             self.places[rows] = part.places

@@ -76,8 +76,7 @@ def reference_lists(run: Run, gold: Gold, rules: Rules, depth: int) -> Rankings:
     found, own = no_lists(len(gold.queries), depth), replace(gold, equals=None)
     for hits in one_system(run):
         judged = judge(hits, own, plain_rules(rules), Audit(), depth)
-        for whole, part in zip(found, top_lists(judged, depth), strict=True):
-            whole[judged.queries] = part
+        found.fill(judged.queries, top_lists(judged, depth))
     return found
 
 

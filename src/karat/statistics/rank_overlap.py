@@ -30,6 +30,10 @@ class Rankings(NamedTuple):
     def rows_at(self, rows: Ints) -> Rankings:
         return Rankings(self.ids[rows], self.tied[rows], self.length[rows])
 
+    def fill(self, rows: Ints, part: Rankings) -> None:
+        """Set some rows."""
+        self.ids[rows], self.tied[rows], self.length[rows] = part
+
     def replaced(self, which: Bools, other: Rankings) -> Rankings:
         """With the rankings of another table in some rows."""
         ids, tied = (np.where(which[:, None], b, a) for a, b in ((self.ids, other.ids), (self.tied, other.tied)))
