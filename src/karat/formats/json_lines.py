@@ -107,7 +107,7 @@ class LineTable(msgspec.Struct, frozen=True):
 
 
 class _Asked(ctypes.Structure):
-    """`lines_t` of reader.c."""
+    """`lines_t` of json.c."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("names", "ends", "kinds")),
