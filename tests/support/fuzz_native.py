@@ -130,7 +130,32 @@ def inside(seconds: float, seed: int) -> int:
                 table.column(name)  # type: ignore[union-attr]
         trec_rows.read_rows(block, columns=5, number=4)
         trec_rows.read_rows(block, columns=4, exactly=True, number=3)
+        _look_up(block, chance)
     return count
+
+
+def _look_up(block: bytes, chance: random.Random) -> None:
+    """Lists of random lengths, of the words of a block: what follows reading. Arrays have no bytes to spare."""
+    import numpy as np
+
+    from karat.data.ids import Owners, Seen, hashes, match, may_repeat
+    from karat.data.packed_ids import hash_cut, hash_texts, pack
+    from karat.data.score_order import ranks_are_places, score_order, ties_at
+
+    words = block.decode("utf-8", "replace").split()[:200]
+    offsets = np.unique([0, len(words), *(chance.randrange(len(words) + 1) for _ in range(5))])
+    packed, owners = pack(words), np.arange(len(offsets) - 1)
+    hash_texts(words)
+    hashed, docs = hashes(packed), hash_cut(packed, ord("#"))
+    may_repeat(packed, offsets, hashed)
+    match(hashed, Owners(offsets, owners), docs, offsets, docs % 3 == 0 if chance.random() < 0.5 else None)
+    seen = Seen()
+    seen.add(words)
+    seen.add(range(300))
+    numbers = (hashed % 3).astype(np.float64)
+    tied = score_order(numbers, offsets, 32).tied
+    ties_at(tied, np.array([chance.randrange(len(words)) for _ in words[:5]], np.int64))
+    ranks_are_places(numbers, offsets)
 
 
 class _ExactCopies:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
 from typing import TypeVar
 
 T = TypeVar("T")
+_ARENAS = -8  # M_ARENA_MAX of malloc.h
 
 
 def read_ahead(parts: Iterator[T]) -> Iterator[T]:
@@ -19,6 +22,7 @@ def _from_thread(parts: Iterator[T]) -> Iterator[T]:
     from queue import Queue
     from threading import Event, Thread
 
+    _share_memory()
     made: Queue[tuple[T | None, BaseException | None]] = Queue()
     wanted, stopped = Event(), Event()
 
@@ -51,6 +55,15 @@ def _from_thread(parts: Iterator[T]) -> Iterator[T]:
         stopped.set()
         wanted.set()
         thread.join()
+
+
+@cache
+def _share_memory() -> None:
+    """Let threads use the same memory: glibc would keep what the thread freed for that thread alone."""
+    import ctypes
+
+    with suppress(OSError, AttributeError, TypeError):  # other systems
+        ctypes.CDLL(None).mallopt(_ARENAS, 1)
 
 
 def _cores() -> int:

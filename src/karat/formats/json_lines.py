@@ -8,7 +8,6 @@ unusual `LineReader` gives up, and the lines are decoded the usual way: this onl
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -108,7 +107,7 @@ class LineTable(msgspec.Struct, frozen=True):
 
 
 class _Asked(ctypes.Structure):
-    """`lines_t` of reader.c."""
+    """`lines_t` of json.c."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("names", "ends", "kinds")),
@@ -133,8 +132,8 @@ class _Names:
         self.kinds = np.array(list(kinds.values()), np.int8)
 
 
-class _Room(threading.local):
-    """Arrays that the native reader fills, reused for the next block. Each thread has its own."""
+class _Room:
+    """Arrays that the native reader fills, reused for the next block."""
 
     size: tuple[int, ...] = ()
 
@@ -161,8 +160,6 @@ class _Room(threading.local):
 class LineReader:
     """Reads lines with given fields, with a decoder for each, and lists of objects."""
 
-    _room = _Room()
-
     def __init__(self, lists: ListField, decoders: Mapping[str, Any]) -> None:
         kinds = {name: self._kind(name, lists, decoder) for name, decoder in decoders.items()}
         self._decoders, self._kinds, self._names = decoders, list(kinds.values()), list(kinds)
@@ -172,6 +169,7 @@ class LineReader:
         self._bare = list(lists.fields).index(lists.bare)
         self._map = self._names.index(lists.numbers) if lists.numbers in kinds else -1
         self._takes_text = {name: _takes_text(decoder) for name, decoder in decoders.items()}
+        self._room = _Room()
         self._line_room = self._item_room = 0
 
     @staticmethod

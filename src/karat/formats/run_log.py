@@ -46,7 +46,7 @@ from karat.formats.run_parts import Slice, SystemRecords
 from karat.formats.run_records import RunRecord, slim_record
 from karat.formats.run_steps import RunDecoder, has_steps, join_steps
 
-_SLICE_HITS = 64_000
+_SLICE_HITS = 32_000
 _NOTED = 100
 # From here on vectorised hashing saves more time than importing polars takes.
 _LARGE = 32 << 20
@@ -68,6 +68,7 @@ class RunLog(Run):
     """Records of a run log, from a file or from memory."""
 
     score_field: str | None = None  # the records' name for scores, where a map renamed them
+    watched: str | None = None
     _watches: bool = True  # whether reading notices a column that was not requested
 
     def __init__(

@@ -34,7 +34,7 @@ class TrecRows(NamedTuple):
 
 
 class _Asked(ctypes.Structure):
-    """`table_t` of reader.c."""
+    """`table_t` of trec.c."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("columns", "exactly", "number", "row_room", "odd_room", "width")),

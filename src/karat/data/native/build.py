@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-SOURCES = [Path(__file__).with_name(name) for name in ("reader.c", "lists.c", "hash.h")]
+SOURCES = [Path(__file__).with_name(name) for name in ("json.c", "trec.c", "lists.c", "hash.h", "text.h")]
 LIBRARY = Path(__file__).with_name("_reader.so")
 _FLAGS = ("-std=c11", "-O3", "-shared", "-fPIC")
 
