@@ -16,6 +16,7 @@ from karat.statistics.sums import Floats, Ints
 PRIOR = 10.0  # labels that a share known from elsewhere counts for
 WORLDS = 400
 _PLANNED = 20_000  # labels whose order is planned one by one
+_ALIKE = 0.3  # correlation of the relevance of two hits of a query
 _STOPS = 40  # how often the simulation looks at the interval
 _NUMBERS = 1 << 23  # most numbers in memory
 _NEVER = np.iinfo(np.int64).max
@@ -44,11 +45,11 @@ class OpenLabels(msgspec.Struct, frozen=True):
     def order(self) -> Ints:
         """Labels by what each is expected to take off the variance of the difference, most first.
 
-        A label tells about its item, and about all open items of its kind. Labels that cannot change anything are left
-        out.
+        A label tells about its item, and about all open items of its kind; about these the less, the more items of the
+        same query were labelled before. Labels that cannot change anything are left out.
         """
-        spread = self.share * (1 - self.share)
-        by_size = np.lexsort((np.arange(len(self.effect)), -np.abs(self.effect)))
+        spread, news = self.share * (1 - self.share), self._news()
+        by_size = np.lexsort((np.arange(len(self.effect)), -np.abs(self.effect) * news))
         by_size = by_size[np.abs(self.effect[by_size]) > 1e-12]
         waiting = [by_size[self.kind[by_size] == kind].tolist() for kind in range(len(self.share))]
         left = np.bincount(self.kind, self.effect, len(self.share)).tolist()
@@ -57,9 +58,10 @@ class OpenLabels(msgspec.Struct, frozen=True):
         def gain(kind: int) -> float:
             if taken[kind] == len(waiting[kind]):
                 return -1.0
-            rest, one, labels = left[kind], size[waiting[kind][taken[kind]]], weight[kind]
+            item = waiting[kind][taken[kind]]
+            rest, one, labels = left[kind], size[item], weight[kind]
             shared = rest**2 / (labels + 1) - (rest - one) ** 2 / (labels + 2)
-            return float(spread[kind] * (2 * one**2 + shared))
+            return float(spread[kind] * (2 * one**2 + news[item] * shared))
 
         gains, order = [gain(kind) for kind in range(len(waiting))], list[int]()
         for _ in range(min(len(by_size), _PLANNED)):
@@ -72,6 +74,20 @@ class OpenLabels(msgspec.Struct, frozen=True):
             gains[best] = gain(best)
         planned = set(order)
         return np.array([*order, *(item for item in by_size.tolist() if item not in planned)], np.int64)
+
+    def _news(self) -> Floats:
+        """What each label adds to those of its kind and query, in labels of other queries; largest effect first."""
+        order = np.lexsort((-np.abs(self.effect), self.query, self.kind))
+        group = self.kind[order] * (int(self.query.max(initial=0)) + 1) + self.query[order]
+        before = np.arange(len(order)) - np.searchsorted(group, group)
+        news = np.empty(len(order))
+        news[order] = _worth(before + 1) - _worth(before)
+        return news
+
+
+def _worth(labels: Ints) -> Floats:
+    """Labels of one query, in labels of different queries."""
+    return np.asarray(labels / (1 + np.maximum(labels - 1, 0) * _ALIKE))
 
 
 class Outlook(msgspec.Struct, frozen=True):
