@@ -25,7 +25,7 @@ from karat.results.diagnosis.bands import EDGES, Reading, readings
 from karat.results.diagnosis.finding import Finding
 from karat.results.queries.lists import ListReader
 from karat.results.saved import SegmentRow
-from karat.results.summary import FEW, Scores, SummaryRow, is_outage, nullable, summarise
+from karat.results.summary import FEW, Scores, SummaryRow, is_outage, nullable, summarise, summary_row
 from karat.results.sweep import DEFAULT_KS, Sweep, draw_sweep
 from karat.scoring.ceilings import Bounds, Ceilings, Extremes, Floors
 from karat.scoring.collect import RunData
@@ -240,7 +240,8 @@ class Result(Presented, Bulk, frozen=True):
     def columns(self) -> Scores:
         """The scores with everything their means depend on."""
         clusters = None if self.cluster is None else cluster_numbers(self.gold, self.cluster)[self.rows]
-        return Scores(self.metrics, self.values, self.votes, clusters, self._extremes)
+        tallies = self.memo.setdefault("tallies", {})
+        return Scores(self.metrics, self.values, self.votes, clusters, self._extremes, tallies)
 
     @cached_property
     def _extremes(self) -> Extremes | None:
@@ -271,8 +272,7 @@ class Result(Presented, Bulk, frozen=True):
         parsed = parse_metric(metric)
         key = ("row", self.view, str(parsed), self.sampling, self.cluster)
         if key not in self.memo:
-            only = replace(self.columns, metrics=[parsed])
-            [found] = summarise(only, self.sampling, self.ceilings, self.floors)
+            found = summary_row(parsed, self.columns, self.sampling, self.ceilings, self.floors)
             told = None if self.known is None else self.known.summary.get(found.metric)
             if told is not None and not self.data.tables:
                 found = msgspec.structs.replace(found, ceiling=told.ceiling, floor=told.floor)

@@ -75,9 +75,9 @@ class Extremes(msgspec.Struct, frozen=True, eq=False):
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
     def of(self, metric: Metric) -> tuple[Floats, Floats]:
-        low, high = (np.full(len(self.k), end) for end in metric.range)
+        low, high = (np.broadcast_to(end, len(self.k)) for end in metric.range)
         if metric.counts_places and metric.budget is None:
-            high = self.k.astype(np.float64) if metric.k is None else np.full(len(self.k), float(metric.k))
+            high = self.k.astype(np.float64) if metric.k is None else np.broadcast_to(float(metric.k), len(self.k))
         elif str(metric) in self.ceilings:
             best = self.ceilings[str(metric)]
             if metric.direction == "higher":

@@ -13,14 +13,14 @@ from karat.data.ids import Bools, Floats, Ints
 from karat.results.analyses.label_health import LabelHealth
 from karat.results.diagnosis.finding import MissingEvidence, Number
 from karat.results.diagnosis.thresholds import DEPTHS
-from karat.results.summary import FEW, mean_of
+from karat.results.summary import FEW
 from karat.scoring.ceilings import Bounds
 from karat.scoring.metrics.base import share
-from karat.statistics.distribution import quantile_interval, quantiles
 from karat.statistics.intervals import Range, mean_intervals
 from karat.statistics.sampling import Sampling
 from karat.statistics.special import normal_quantile
 from karat.statistics.sums import Sums, sum_up
+from karat.statistics.tally import tally
 
 # Enough for a yes or no, and for two digits.
 _RESAMPLES = 2_000
@@ -160,33 +160,30 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
 
     def estimate(self, name: str, values: Floats, ends: Range = SHARE, few: int = FEW) -> LazyInterval:
         """The mean of a column. Raises MissingEvidence with fewer than `few` queries."""
-        defined = ~np.isnan(values)
-        values = values[defined]
-        mean = mean_of(values)
-        if mean is None or len(values) < few:
+        found = tally(values)
+        if found.mean is None or found.n < few:
             raise MissingEvidence(name)
         sums: list[Sums] = []  # filled on first use
 
         def limits_at(level: float) -> Limits:
             if not sums:
-                clusters = None if self.clusters is None else self.clusters[defined]
-                sums.append(sum_up(values[:, None], None, clusters))
+                sums.append(found.sums if self.clusters is None else _by_cluster(values, self.clusters))
             sampling = self.sampling.replace(level=level, resamples=min(self.sampling.resamples, _RESAMPLES))
             low, high = mean_intervals(sums[0], [ends], sampling)[0].tolist()
             return low, high
 
-        return LazyInterval(name, mean, limits_at, self.sampling.level)
+        return LazyInterval(name, found.mean, limits_at, self.sampling.level)
 
     def quantile(self, name: str, values: Floats, at: float) -> LazyInterval:
         """A quantile of a column."""
-        defined = values[~np.isnan(values)]
-        if len(defined) < FEW:
+        found = tally(values)
+        if found.n < FEW:
             raise MissingEvidence(name)
 
         def limits_at(level: float) -> Limits:
-            return quantile_interval(defined, at, level) or (-np.inf, np.inf)
+            return found.quantile_interval(at, level) or (-np.inf, np.inf)
 
-        return LazyInterval(name, float(quantiles(defined, [at])[0]), limits_at, self.sampling.level)
+        return LazyInterval(name, found.quantiles([at])[0], limits_at, self.sampling.level)
 
     @cached_property
     def depth(self) -> int:
@@ -195,12 +192,18 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
         Beyond the end of a list, nothing is known.
         """
         returned = self.depths[self.depths > 0]
+        half = tally(returned.astype(np.float64)).quantiles([0.5])[0] if len(returned) else 0.0
         for k in DEPTHS:
-            if len(returned) and quantiles(returned.astype(np.float64), [0.5])[0] >= k:
+            if half >= k:
                 if f"recall@{k}" not in self.values:
                     break  # the lists are deeper, but recall was not requested
                 return k
         raise MissingEvidence("recall at any depth")
+
+
+def _by_cluster(values: Floats, clusters: Ints) -> Sums:
+    defined = ~np.isnan(values)
+    return sum_up(values[defined, None], None, clusters[defined])
 
 
 def _only(values: Floats, of: Bools | None) -> Floats:
