@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from karat.data.attributes import cluster_numbers, label_order, segment_members, segment_title
+from karat.data.attributes import cluster_numbers, segment_groups, segment_title
 from karat.data.audit import Audit
 from karat.data.bulk import Bulk
 from karat.data.corpus import Corpus
@@ -332,20 +332,8 @@ class Result(Presented, Bulk, frozen=True):
         """The values of an attribute in their order, each with the places of its queries."""
         key = ("groups", self.view, name)
         if key not in self.memo:
-            self.memo[key] = self._grouped(name)
+            self.memo[key] = segment_groups(self.gold, name, self.rows)
         return self.memo[key]  # type: ignore[no-any-return]
-
-    def _grouped(self, name: str) -> list[tuple[str, Ints]]:
-        rows, labels = segment_members(self.gold, name)
-        numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
-        number = np.fromiter(map(numbers.__getitem__, labels), np.int64, len(labels))
-        place = np.full(len(self.gold.queries), -1)
-        place[self.rows] = np.arange(len(self.rows))
-        here = np.flatnonzero(place[rows] >= 0)
-        number, place = number[here], place[rows[here]]
-        order, counts = np.lexsort((place, number)), np.bincount(number, minlength=len(numbers))
-        places = np.split(place[order], np.cumsum(counts)[:-1])
-        return [(label, places[at]) for label in sorted(numbers, key=label_order) if len(places[at := numbers[label]])]
 
     def telling_tags(self) -> list[str]:
         """Tags with a handful of groups: a longer breakdown would not be read."""
@@ -388,7 +376,7 @@ class Result(Presented, Bulk, frozen=True):
         banded = [name for name in self.values if name in EDGES and name in self.ceilings]
         if is_outage(self.audit, len(self.rows)) or any(self.doubts.about(parse_metric(name)) for name in banded):
             return []  # a number that says nothing about the retriever is neither poor nor good
-        return readings(self.summary_rows, {n: share(self.values[n], self.ceilings[n]) for n in banded})
+        return readings(self.summary_rows, lambda n: share(self.values[n], self.ceilings[n]) if n in banded else None)
 
     @property
     def findings(self) -> list[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -11,14 +11,17 @@ from msgspec.structs import replace
 
 from karat.data.gold import DOC
 from karat.data.ids import Bools, Floats, Ints
-from karat.scoring.judged import Judged, Rules, judge_none
+from karat.scoring.judged import Judged, Rules, cutoffs, judge_none
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
 from karat.scoring.table import JudgedTable
 from karat.scoring.views import Level, View, level_of
+from karat.statistics.tally import tally
 
 _QUERIES = 10_000  # queries at a time
 _SMALL = 2_000_000  # gold items kept in memory between two metrics, at most
+_FEW = 1_000  # queries up to which it does not pay to look for equal ones
+_KINDS = 2**20  # kinds of queries that are told apart, at most
 
 
 class Bounds(Protocol):
@@ -26,6 +29,13 @@ class Bounds(Protocol):
 
     def __getitem__(self, name: str, /) -> Floats: ...
     def __contains__(self, name: object, /) -> bool: ...
+
+
+class _Alike(NamedTuple):
+    """Queries with the same grades and cutoff have the same ceiling."""
+
+    judged: Judged  # one query of each kind
+    which: Ints  # of these, for each query
 
 
 class _QueryBounds:
@@ -36,6 +46,7 @@ class _QueryBounds:
         self._rows, self._rules = rows, rules
         self._known: dict[str, Floats] = {}
         self._laid_out: dict[Level, list[Judged]] = {}
+        self._kinds: dict[Level, _Alike | None] = {}
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and level_of(parse_metric(name)) in self._tables
@@ -43,9 +54,23 @@ class _QueryBounds:
     def __getitem__(self, name: str) -> Floats:
         if name not in self._known:
             metric = parse_metric(name)
-            pieces = [self._bound(metric, judged) for judged in self._judged(level_of(metric))]
-            self._known[name] = np.concatenate([np.zeros(0), *pieces])
+            alike = self._alike(level_of(metric)) if self._by_grades(metric) else None
+            if alike is None:
+                pieces = [self._bound(metric, judged) for judged in self._judged(level_of(metric))]
+                self._known[name] = np.concatenate([np.zeros(0), *pieces])
+            else:
+                self._known[name] = self._bound(metric, alike.judged)[alike.which]
         return self._known[name]
+
+    def _by_grades(self, metric: Metric) -> bool:
+        """Whether the bound depends on nothing but the grades and the cutoff of a query."""
+        return False
+
+    def _alike(self, level: Level) -> _Alike | None:
+        """One query of each kind; None if there may be too many kinds."""
+        if level not in self._kinds:
+            self._kinds[level] = _find_alike(self._tables[level], self._rows, self._rules)
+        return self._kinds[level]
 
     def _bound(self, metric: Metric, judged: Judged) -> Floats:
         raise NotImplementedError
@@ -62,6 +87,28 @@ class _QueryBounds:
             if len(table.gold.grades) <= _SMALL:
                 self._laid_out[level] = found
         return found
+
+
+def _find_alike(table: JudgedTable, rows: Ints, rules: Rules) -> _Alike | None:
+    gold = table.gold
+    if gold.located is not None or len(rows) < _FEW:
+        return None
+    grades, items, k = tally(gold.grades).values, np.diff(gold.offsets), cutoffs(gold, rows, rules)
+    # A number for each kind: how many items there are of each grade, then the cutoff, then the two marks.
+    base, depths = int(items.max()) + 1, int(k.max() - k.min()) + 1
+    if base ** len(grades) * depths * 4 > _KINDS:
+        return None
+    worth = base ** np.searchsorted(grades, gold.grades) if len(grades) > 1 else np.ones(len(gold.grades), np.int64)
+    number = np.diff(np.append(0, np.cumsum(worth))[gold.offsets])[rows] * depths + (k - k.min())
+    number = number * 4 + 2 * (gold.no_answer[rows] > 0)
+    number += 0 if table.by_document is None else table.by_document[rows]
+    one = np.full(int(number.max()) + 1, -1)
+    one[number] = np.arange(len(rows))  # the last of each kind
+    kinds = np.flatnonzero(one >= 0)
+    some = rows[one[kinds]]
+    one[kinds] = np.arange(len(kinds))
+    matched = None if table.by_document is None else table.by_document[some]
+    return _Alike(judge_none(gold, some, matched, rules), one[number])
 
 
 class Extremes(msgspec.Struct, frozen=True, eq=False):
@@ -89,6 +136,9 @@ class Extremes(msgspec.Struct, frozen=True, eq=False):
 
 class Ceilings(_QueryBounds):
     """What a perfect ranking of the gold scores. Unknown for token budgets: the gold has no token counts."""
+
+    def _by_grades(self, metric: Metric) -> bool:
+        return metric.by_grades and metric.budget is None
 
     def _bound(self, metric: Metric, judged: Judged) -> Floats:
         return np.full(judged.n, np.nan) if metric.budget else metric.ceiling(judged)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ DIFFERENCE: Range = (-1.0, 1.0)
 
 
 Limits = tuple[float, float]
+T = TypeVar("T")
 
 
 class LazyInterval(msgspec.Struct, frozen=True, dict=True):
@@ -139,19 +140,30 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
 
     def score(self, name: str, of: Bools | None = None) -> LazyInterval:
         """A metric's mean, over all queries or over some."""
-        return self.estimate(name, _only(self.column(name), of))
+        if of is not None:
+            return self.estimate(name, _only(self.column(name), of))
+        return self._once(("score", name), lambda: self.estimate(name, self.column(name)))
 
     def reached(self, name: str) -> Floats:
         """A metric as a share of its ceiling: with seven relevant items, five of them in the top 5 is perfect."""
-        return share(self.column(name), self.ceiling(name))
+        return self._once(("reached", name), lambda: share(self.column(name), self.ceiling(name)))
 
     def reach(self, name: str, of: Bools | None = None) -> LazyInterval:
-        return self.estimate(name if self.uncapped(name) else f"{name} / ceiling", _only(self.reached(name), of))
+        told = name if self.uncapped(name) else f"{name} / ceiling"
+        if of is not None:
+            return self.estimate(told, _only(self.reached(name), of))
+        return self._once(("reach", name), lambda: self.estimate(told, self.reached(name)))
 
     def uncapped(self, name: str) -> bool:
         """Whether every query can reach 1."""
-        ceiling = self.ceiling(name)
-        return bool((np.isnan(ceiling) | (ceiling == 1)).all())
+        return self._once(("uncapped", name), lambda: _all_ones(self.ceiling(name)))
+
+    def _once(self, key: tuple[str, str], found: Callable[[], T]) -> T:
+        """Several rules use the same numbers."""
+        known: dict[tuple[str, str], T] = self.__dict__.setdefault("_known", {})
+        if key not in known:
+            known[key] = found()
+        return known[key]
 
     def reordered(self, depth: int) -> Floats:
         """The share of recall@5's ceiling that a perfect order of the first `depth` hits would reach."""
@@ -204,6 +216,10 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
 def _by_cluster(values: Floats, clusters: Ints) -> Sums:
     defined = ~np.isnan(values)
     return sum_up(values[defined, None], None, clusters[defined])
+
+
+def _all_ones(ceiling: Floats) -> bool:
+    return bool(((ceiling == 1) | np.isnan(ceiling)).all())
 
 
 def _only(values: Floats, of: Bools | None) -> Floats:
