@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from karat.data.gold import DOC
 from karat.data.ids import Bools, Floats, Ints
@@ -122,16 +123,22 @@ class Extremes(msgspec.Struct, frozen=True, eq=False):
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
     def of(self, metric: Metric) -> tuple[Floats, Floats]:
-        low, high = (np.broadcast_to(end, len(self.k)) for end in metric.range)
+        count = len(self.k if self.rows is None else self.rows)
+        low, high = (np.broadcast_to(end, count) for end in metric.range)
         if metric.counts_places and metric.budget is None:
-            high = self.k.astype(np.float64) if metric.k is None else np.broadcast_to(float(metric.k), len(self.k))
+            high = (
+                self._here(self.k).astype(np.float64) if metric.k is None else np.broadcast_to(float(metric.k), count)
+            )
         elif str(metric) in self.ceilings:
-            best = self.ceilings[str(metric)]
+            best = self._here(self.ceilings[str(metric)])
             if metric.direction == "higher":
                 high = np.where(np.isnan(best), high, best)
             else:
                 low = np.where(np.isnan(best), low, best)
-        return (low, high) if self.rows is None else (low[self.rows], high[self.rows])
+        return low, high
+
+    def _here(self, column: NDArray[Any]) -> NDArray[Any]:
+        return column if self.rows is None else column[self.rows]
 
 
 class Ceilings(_QueryBounds):
