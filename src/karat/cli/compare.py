@@ -64,8 +64,11 @@ def command(
     karat compare before.json after.json
     karat compare main history:latest
     """
-    from karat.cli.scoring import check_outputs, results_of, show
+    from karat.cli.scoring import check_outputs, load_numpy, results_of, show
+
+    load_numpy()
     from karat.errors import ConfigError
+    from karat.formats.read import SharedGold
     from karat.history.location import named
     from karat.report.comparison import comparison_report
     from karat.report.sections.audit import with_audits
@@ -79,7 +82,8 @@ def command(
     consumers: list[Consumer] = [compare_need(bounds=bounds)]
     if any(output.endswith(".html") for output in outputs):
         consumers.append(changes_need)
-    sides = [result for run in runs for result in results_of(run, gold, metrics, options, consumers=consumers)]
+    shared = None if gold is None else SharedGold(gold)
+    sides = [result for run in runs for result in results_of(run, shared, metrics, options, consumers=consumers)]
     given = "--labels" if labels else "--gold-labels"
     if (labels or options.get("gold_labels")) and not all(side.labelling.prepare for side in sides):
         raise ConfigError(

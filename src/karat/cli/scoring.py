@@ -156,7 +156,9 @@ def sides_of(
     analyses: bool = False,
 ) -> tuple[Result, Result | None]:
     """Return the results of run and baseline, with the metrics of the gates."""
+    load_numpy()
     from karat.errors import ConfigError
+    from karat.formats.read import SharedGold
     from karat.gates.gate import baseline_metrics, gate_metrics, only_one
     from karat.results.saved import is_saved
 
@@ -170,6 +172,7 @@ def sides_of(
         hint = f"save the other system first: karat eval {run} --gold GOLD --system OTHER -o baseline.json"
         raise ConfigError(what, code="same-run", file=baseline, hint=hint)
     metrics = gate_metrics(criteria)
+    gold = None if gold is None else SharedGold(gold)
     result = only_one(results_of(run, gold, metrics, options, consumers=consumers, analyses=analyses), "run")
     if baseline is None:
         return result, None

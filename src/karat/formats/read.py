@@ -73,6 +73,12 @@ def read_run(
     return run_in_memory(run, options)
 
 
+class SharedGold(str):
+    """The path of a gold set that is used for several runs: it is read once."""
+
+    read: tuple[ReadOptions, str | None, Gold] | None = None
+
+
 def read_gold(
     gold: Any, *, format: str | None = None, target: str | None = None, split: str = "test", columns: Any = None
 ) -> Gold:
@@ -83,6 +89,10 @@ def read_gold(
     options = ReadOptions(target=target, split=split)
     if isinstance(gold, Gold):
         return gold
+    if isinstance(gold, SharedGold) and columns is None:
+        if gold.read is None or gold.read[:2] != (options, format):
+            gold.read = options, format, read_gold(str(gold), format=format, target=target, split=split)
+        return gold.read[2]
     if columns is not None:
         from karat.formats.by_map import gold_by_map
         from karat.formats.field_map import FieldMap
