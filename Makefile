@@ -113,6 +113,9 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/history_speed.py --output benchmarks/HISTORY.md
 	$(BIN)/python benchmarks/dashboard_speed.py --output benchmarks/DASHBOARD.md
 	$(BIN)/python benchmarks/scale.py --largest --output benchmarks/SCALE.md
+	$(BIN)/python benchmarks/parts_speed.py --output benchmarks/PARTS.md
+	$(BIN)/python benchmarks/duckdb_sql.py --largest --output benchmarks/DUCKDB.md
+	$(BIN)/python benchmarks/growth.py
 
 clean:
 	rm -rf .venv $(ENGINES) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -30,7 +30,7 @@ KINDS = {
     "edited": "300 to 600 characters of one of the chunks, every tenth word dropped, changed or added",
     "elsewhere": "300 to 600 characters of a text that is not among the chunks",
 }
-WANTED = 20
+WANTED = 100
 
 Pair = tuple[str, str]
 Verdicts = list[bool]

@@ -15,7 +15,9 @@ import polars as pl
 import pytest
 
 from karat.cli.main import main
-from karat.formats.base import PARSED
+from karat.data.gold import Gold
+from karat.formats.base import PARSED, ReadOptions, Source
+from karat.formats.gold_file import read_gold_file
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
 CORPUS = str(DEMO / "corpus.jsonl")
@@ -109,6 +111,22 @@ def test_a_run_is_parsed_once(kind: str, command: str, runs: dict[str, Path], mo
     read = [runs[kind], *([runs["other"]] if "{other}" in text else [])]
     assert PARSED.bytes >= 0.9 * sum(map(size_of, read))
     assert PARSED.bytes <= MOST * sum(map(size_of, read))
+
+
+@pytest.mark.usefixtures("counted")
+@pytest.mark.parametrize("command", ["compare", "gate", "several runs"])
+def test_the_gold_set_is_read_once(command: str, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+
+    def counting(source: Source, options: ReadOptions) -> Gold:
+        read.append(source.path)
+        return read_gold_file(source, options)
+
+    monkeypatch.setattr("karat.formats.gold_file.read_gold_file", counting)
+    several = f"eval {runs['jsonl']} {runs['other']} --gold {runs['gold']} --resamples 100"
+    arguments = several if command == "several runs" else arguments_of(command, runs["jsonl"], runs)
+    assert karat(arguments, monkeypatch) in (0, 1)
+    assert read == [runs["gold"]]
 
 
 @pytest.mark.usefixtures("counted")

@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from karat.matching import cover as covering
+from karat.matching.blocks import matched_letters
 from karat.matching.cover import LIMIT, Cover, TooLong, cover, fewest_matches, normalise, reaches, reaches_fast
 
 
@@ -209,3 +210,29 @@ def test_just_under_the_limit_is_compared() -> None:
     changed = text[:6000] + " as the manual says " + text[6000:]
     assert len(text) * len(changed) < LIMIT
     assert rule(cover(changed, text)) == plain(changed, text, 0.7) == "fuzzy"
+
+
+@settings(max_examples=60, deadline=None)
+@given(pairs())
+def test_matched_letters_are_those_of_difflib(pair: tuple[str, str]) -> None:
+    blocks = SequenceMatcher(None, *pair).get_matching_blocks()
+    expected = sum(block.size for block in blocks)
+    assert matched_letters(*pair) == matched_letters(*pair, expected) == expected
+    assert matched_letters(*pair, expected + 1) <= expected
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_subsequence_of_exactly_the_fewest_letters_is_found(seed: int) -> None:
+    """Long texts, in which rapidfuzz leaves out what cannot reach the minimum."""
+    chance = Random(seed)
+    one = "".join(chance.choices("abcdefgh ", k=chance.randint(66, 700)))
+    other = "".join(letter for letter in one if chance.random() < 0.8)
+    for _ in range(chance.randint(0, 150)):
+        at = chance.randint(0, len(other))
+        other = other[:at] + chance.choice("abcdefgh ") + other[at:]
+    most = next(n for n in range(min(len(one), len(other)), -1, -1) if reaches(one, other, n))
+    fast = reaches_fast()
+    assert fast is not None
+    for first, second in ((one, other), (other, one)):
+        found = [fast(first, second, n) for n in range(max(most - 40, 0), most + 3)]
+        assert found == [n <= most for n in range(max(most - 40, 0), most + 3)]

@@ -9,11 +9,13 @@ from math import comb
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import karat
 from karat.data.corpus import Corpus
 from karat.report.export import export
+from karat.scoring import ceilings
 
 METRICS = ["recall@3", "hit@3", "precision@3", "auc_recall@3", "recall(level=doc)@3", "precision@9", "auc_recall@9"]
 
@@ -105,3 +107,26 @@ def test_a_saved_result_has_the_same_floors(tmp_path: Path) -> None:
         assert isinstance(again, karat.Result)
         assert [row.floor for row in again.summary_rows] == [row.floor for row in result.summary_rows]
         assert again.measure(["hit@2"]).summary_rows[0].floor == result.measure(["hit@2"]).summary_rows[0].floor
+
+
+def test_equal_queries_share_a_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large sets compute the ceiling of one query of each kind: of the same grades and the same cutoff."""
+    rng = np.random.default_rng(0)
+    names = [f"q{i}" for i in range(300)]
+    grades = [rng.choice([0, 1, 1, 2, 2.5], rng.integers(0, 7)).tolist() for _ in names]
+    gold = [
+        {
+            "query_id": name,
+            "gold": [{"id": f"d{i}", "grade": g} for i, g in enumerate(of)],
+            "k": int(rng.integers(1, 4)),
+        }
+        for name, of in zip(names, grades, strict=True)
+    ]
+    run = {name: ["d3", "x", "d0"] for name in names}
+    asked = ["recall@k", "recall@2", "ndcg@3", "ndcg(gain=linear)@5", "precision@3", "f1@2", "mrr", "map", "rprecision"]
+    asked += ["hit@1", "wrecall@2", "auc_recall@3", "rbp", "bpref"]
+    one_by_one = karat.evaluate(run, gold, asked).ceilings
+    monkeypatch.setattr(ceilings, "_FEW", 1)
+    by_kind = karat.evaluate(run, gold, asked).ceilings
+    for name in asked:
+        assert np.array_equal(one_by_one[name], by_kind[name], equal_nan=True), name

@@ -10,26 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from karat.statistics.distribution import describe, quantile_interval, quantiles
+from karat.statistics.distribution import quantiles
 from karat.statistics.special import binomial_cdf
 from karat.statistics.sums import Floats
+from karat.statistics.tally import tally
 
 
 def test_quartiles_and_ends() -> None:
-    found = describe(np.array([1.0, 0.0, 0.25, 1.0, 0.5]))
+    found = tally(np.array([1.0, 0.0, 0.25, 1.0, 0.5])).describe()
     assert found is not None
     assert (found.q1, found.median, found.q3) == (0.25, 0.5, 1.0)
     assert (found.zeros, found.ones) == pytest.approx((0.2, 0.4))
 
 
 def test_one_value_is_all_its_quartiles() -> None:
-    found = describe(np.array([0.5]))
+    found = tally(np.array([0.5])).describe()
     assert found is not None
     assert (found.q1, found.median, found.q3, found.zeros, found.ones) == (0.5, 0.5, 0.5, 0.0, 0.0)
 
 
 def test_nothing_defined_has_no_distribution() -> None:
-    assert describe(np.array([])) is None
+    assert tally(np.array([])).describe() is None
 
 
 @given(
@@ -53,4 +54,4 @@ def test_limits_of_a_quantile_are_the_first_ranks_that_hold(n: int, at: float, l
     low = next((rank for rank in range(n + 1) if chances[rank] > tail), n)
     high = next((rank for rank in range(n + 1) if chances[rank] >= 1 - tail), n)
     expected = None if low < 1 or high >= n else (low - 1.0, float(high))
-    assert quantile_interval(np.arange(float(n)), at, level) == expected
+    assert tally(np.arange(float(n))).quantile_interval(at, level) == expected

@@ -11,6 +11,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
+from karat.statistics import significance
 from karat.statistics.significance import sign_flip_p
 from karat.statistics.sums import Floats
 
@@ -140,3 +141,12 @@ def test_both_directions_count_alike() -> None:
 def test_rounding_does_not_hide_equal_sums() -> None:
     """0.1 + 0.2 and 0.3 are one sum though not one float: whatever the signs, no sum is nearer to 0."""
     assert sign_flip_p(np.array([0.1, 0.2, -0.3]), 100, 0) == 1.0
+
+
+def test_draws_that_cannot_reach_the_observed_sum_are_not_made() -> None:
+    """p is what the draws would give: none of them is as far from 0."""
+    rng = np.random.default_rng(1)
+    differences = np.concatenate([rng.choice([0.25, 0.5], 800), -rng.choice([0.25, 0.5], 100)])
+    drawn = significance._drawn_sums(*np.unique(np.abs(differences), return_counts=True), 5_000, rng)
+    assert np.abs(drawn).max() < differences.sum()
+    assert sign_flip_p(differences, 5_000, 0) == 1 / 5_001

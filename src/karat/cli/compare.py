@@ -75,7 +75,9 @@ def command(
     karat compare main history:latest
     karat compare --live old.yaml new.yaml --queries gold.jsonl
     """
-    from karat.cli.scoring import check_outputs, show
+    from karat.cli.scoring import check_outputs, load_numpy, show
+
+    load_numpy()
     from karat.errors import ConfigError
     from karat.history.location import named
     from karat.report.comparison import comparison_report

@@ -157,6 +157,7 @@ def _many(
 
     from karat.cli.scoring import check_outputs, score_files, show
     from karat.files.atomic_write import write_whole
+    from karat.formats.read import SharedGold
     from karat.report.leaderboard import board_file, board_json, leaderboard_report
     from karat.report.sections.audit import audit_sections
     from karat.report.tables import table_name
@@ -168,7 +169,8 @@ def _many(
     others = [output for output in outputs if output not in (*tables, *saved)]
     check_outputs([*saved, *others], gold, *runs, options=options, expected=".html, .json, .md, .csv, .parquet or .tex")
     consumers = _consumers(saved, as_json=False, keep=keeper is not None, sinks=sinks)
-    scored = (score_files(run, gold, metrics or DEFAULT, options, consumers=consumers) for run in runs)
+    shared = SharedGold(gold)
+    scored = (score_files(run, shared, metrics or DEFAULT, options, consumers=consumers) for run in runs)
     results = [result for some in scored for result in some]
     board = rank_systems(results)
 

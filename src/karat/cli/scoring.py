@@ -74,11 +74,11 @@ def evaluation_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def gold_once(gold: str | None, options: Mapping[str, Any]) -> Any:
-    """A run that serves as gold for several runs, read once; any other gold set stays a path."""
-    from karat.formats.read import is_run_as_gold, read_gold
+    """A gold set for several runs, which is read once."""
+    from karat.formats.read import SharedGold, is_run_as_gold, read_gold
 
     if not is_run_as_gold(gold):
-        return gold
+        return None if gold is None else SharedGold(gold)
     load_numpy()
     asked = Options(**evaluation_options(options))
     return read_gold(gold, **asked.replace(columns=asked.fields).of_gold)
@@ -173,7 +173,9 @@ def sides_of(
     analyses: bool = False,
 ) -> tuple[Result, Result | None]:
     """Return the results of run and baseline, with the metrics of the gates."""
+    load_numpy()
     from karat.errors import ConfigError
+    from karat.formats.read import SharedGold
     from karat.gates.gate import baseline_metrics, gate_metrics, only_one
     from karat.results.saved import is_saved
 
@@ -187,6 +189,7 @@ def sides_of(
         hint = f"save the other system first: karat eval {run} --gold GOLD --system OTHER -o baseline.json"
         raise ConfigError(what, code="same-run", file=baseline, hint=hint)
     metrics = gate_metrics(criteria)
+    gold = None if gold is None else SharedGold(gold)
     result = only_one(results_of(run, gold, metrics, options, consumers=consumers, analyses=analyses), "run")
     if baseline is None:
         return result, None

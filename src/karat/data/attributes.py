@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable
-from itertools import product
+from itertools import count, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,14 +41,32 @@ def segment_members(gold: Gold, name: str) -> Members:
             f"cannot read the segment {name!r}", code="bad-segment", hint="for example language, or language×topic"
         )
     columns = [_values(gold, part) for part in parts]
-    if not any(map(_has_lists, columns)):
-        single = [column if set(map(type, column)) == {str} else list(map(_label, column)) for column in columns]
+    types = [set(map(type, column)) for column in columns]
+    if not any(list in of for of in types):
+        single = [
+            column if of == {str} else list(map(_label, column)) for column, of in zip(columns, types, strict=True)
+        ]
         labels = single[0] if len(single) == 1 else [_BETWEEN.join(row) for row in zip(*single, strict=True)]
         return Members(np.arange(len(labels)), labels)
     each = [[_each_label(value) for value in column] for column in columns]
     combined = [[_BETWEEN.join(labels) for labels in product(*row)] for row in zip(*each, strict=True)]
     rows = np.repeat(np.arange(len(combined)), np.fromiter(map(len, combined), np.int64, len(combined)))
     return Members(rows, [label for labels in combined for label in labels])
+
+
+def segment_groups(gold: Gold, name: str, rows: Ints) -> list[tuple[str, Ints]]:
+    """The segments in their order, each with the places of its queries among `rows`."""
+    members, labels = segment_members(gold, name)
+    numbers: defaultdict[str, int] = defaultdict(count().__next__)
+    number = np.fromiter(map(numbers.__getitem__, labels), np.int64, len(labels))
+    place = np.full(len(gold.queries), -1)
+    place[rows] = np.arange(len(rows))
+    place = place[members]
+    number, place = number[place >= 0], place[place >= 0]
+    # Places are in order already. Small numbers are sorted as such much faster.
+    order = np.argsort(number.astype(np.uint16) if len(numbers) <= 2**16 else number, kind="stable")
+    places = np.split(place[order], np.cumsum(np.bincount(number, minlength=len(numbers)))[:-1])
+    return [(label, places[at]) for label in sorted(numbers, key=label_order) if len(places[at := numbers[label]])]
 
 
 def _parts(gold: Gold, name: str) -> list[str]:
@@ -150,10 +169,6 @@ def attribute(gold: Gold, name: str) -> list[Any]:
 def _values(gold: Gold, name: str) -> list[Any]:
     # A derived attribute wins over a tag with its name where it groups the tag's numbers.
     return _derived(gold, name) or attribute(gold, name)
-
-
-def _has_lists(values: list[Any]) -> bool:
-    return list in set(map(type, values))
 
 
 def _label(value: Any) -> str:

@@ -155,21 +155,33 @@ class Gold(Bulk, frozen=True):
             cache[rule.rule] = named
         return cache[rule.rule]
 
+    def docs(self, rule: DocRule) -> Packed:
+        """The document of each item by its id."""
+        cache: dict[str, Packed] = self.__dict__.setdefault("_docs", {})
+        if rule.rule not in cache:
+            docs = rule.docs(self.packed)
+            assert isinstance(docs, np.ndarray)
+            cache[rule.rule] = docs
+        return cache[rule.rule]
+
     def documents(self, rule: DocRule, known: Mapping[str, str] | None = None) -> Gold:
         """The same gold by document: a document is as relevant as its best chunk. `known`: for chunks whose id does not
         contain it."""
         names = self._document_names(rule, known or {})
-        first, item = self._same_names(names)
-        best = np.full(len(first), -np.inf)
-        np.maximum.at(best, item, self.grades)
-        order = np.argsort(first)  # in order of first appearance
-        kept = first[order]
-        counts = np.bincount(self.query_of_item[kept], minlength=len(self.queries))
+        first = self._same_names(names)
+        kept = np.flatnonzero(first == np.arange(len(first)))
+        offsets, grades = self.offsets, self.grades
+        if len(kept) < len(first):
+            best = grades.copy()
+            again = np.flatnonzero(first != np.arange(len(first)))
+            np.maximum.at(best, first[again], grades[again])
+            offsets = np.searchsorted(kept, offsets)
+            names, grades = names[kept], best[kept]
         return replace(
             self,
-            offsets=np.append(0, np.cumsum(counts)),
-            items=names[kept],
-            grades=best[order],
+            offsets=offsets,
+            items=names,
+            grades=grades,
             kinds=np.full(len(kept), DOC, np.int8),
             passages=[],
             located=None,
@@ -179,23 +191,29 @@ class Gold(Bulk, frozen=True):
             equals=None,
         )
 
-    def _same_names(self, names: Packed) -> tuple[Ints, Ints]:
-        """First item of each query and name, and for every item which of these it is."""
-        query = self.query_of_item
-        _, first, item = np.unique(keys(hashes(names), query), return_index=True, return_inverse=True)
-        same = first[item]
-        if (names == names[same]).all() and (query == query[same]).all():
-            return first, item
+    def _same_names(self, names: Packed) -> Ints:
+        """For every item, the first item of its query with the same name."""
+        query, first = self.query_of_item, np.arange(len(names))
+        found = keys(hashes(names), query)
+        order = np.argsort(found)
+        ordered = found[order]
+        same = np.append(False, ordered[1:] == ordered[:-1])[: len(order)]
+        if not same.any():
+            return first
+        group = np.flatnonzero(same | np.append(same[1:], False))  # only items that are not alone
+        starts = np.flatnonzero(~same[group])
+        lowest = np.minimum.reduceat(order[group], starts)
+        first[order[group]] = np.repeat(lowest, np.diff(np.append(starts, len(group))))
+        again = order[group]
+        if (names[again] == names[first[again]]).all() and (query[again] == query[first[again]]).all():
+            return first
         numbers: dict[tuple[int, bytes], int] = {}  # two names have one hash
         pairs = zip(query.tolist(), names.tolist(), strict=True)
-        item = np.array([numbers.setdefault(pair, len(numbers)) for pair in pairs], np.int64)
-        return np.unique(item, return_index=True)[1], item
+        return np.array([numbers.setdefault(pair, row) for row, pair in enumerate(pairs)], np.int64)
 
     def _document_names(self, rule: DocRule, known: Mapping[str, str]) -> Packed:
         """The document of each item."""
-        names = self.packed
-        docs = rule.docs(names)
-        assert isinstance(docs, np.ndarray)
+        names, docs = self.packed, self.docs(rule)
         if known:
             docs = pack([known.get(n) or d for n, d in zip(self.ids, as_list(docs), strict=True)])
         whole = self.kinds == DOC

@@ -91,6 +91,12 @@ def read_run(
     return run_in_memory(run, options)
 
 
+class SharedGold(str):
+    """The path of a gold set that is used for several runs: it is read once."""
+
+    read: tuple[ReadOptions, str | None, Gold] | None = None
+
+
 def read_gold(
     gold: Any,
     *,
@@ -116,6 +122,10 @@ def read_gold(
     if depth is not None:
         hint = f"to use a run as gold, write --gold {RUN_AS_GOLD}{gold if isinstance(gold, str) else 'FILE'}"
         raise ConfigError("the depth applies to a run as gold, and this is a gold set", code="no-depth", hint=hint)
+    if isinstance(gold, SharedGold) and columns is None:
+        if gold.read is None or gold.read[:2] != (options, format):
+            gold.read = options, format, read_gold(str(gold), format=format, target=target, split=split)
+        return gold.read[2]
     if columns is not None:
         from karat.formats.by_map import gold_by_map
         from karat.formats.field_map import FieldMap

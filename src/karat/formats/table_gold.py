@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from karat.data.gold import BARE, CHUNK, DOC, Dataset, Gold
 from karat.data.gold_builder import GoldBuilder
 from karat.data.ids import Bools, Floats, Ints, Packed
-from karat.data.packed_ids import PIECE, PackedIds
+from karat.data.packed_ids import PIECE, PackedIds, pack
 from karat.data.passages.passage import Passage
 from karat.errors import InputError
 from karat.formats.base import SWAPPED, Source
@@ -132,7 +132,11 @@ def _judgements(
         sizes += [lengths] if queries else []
         items = table.ids(item)
         for at in range(0, len(items), PIECE):
-            ids.add(items[at : at + PIECE].to_list())
+            some = items[at : at + PIECE].to_list()
+            if "\0" in "".join(some):
+                ids.add(some)
+            else:
+                ids.add_packed(pack(some))
         if grade is not None:
             grades[first : first + piece.height] = table.numbers(grade, required=True)
     return (names, np.concatenate(sizes)), ids.ids, grades

@@ -7,12 +7,16 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
+from karat.matching.blocks import MOST, matched_letters
+
 THRESHOLD = 0.7
 # Longer texts that neither contain each other nor differ obviously are not compared letter by letter: difflib takes
 # 0.4 s for two texts of 30,000 characters, and minutes to hours for two of a million.
 LIMIT = 10**9
 
 Rule = Literal["exact", "contains", "contained", "fuzzy"]
+_WORD = 64  # matches up to which rapidfuzz has nothing to leave out
+_BEGIN, _MOSTLY = 3, 0.7  # so much of a text is compared first, unless it is most of it
 _STRETCH = 32  # letters between two checks whether a match is still possible
 
 
@@ -53,10 +57,18 @@ def cover(evidence: str, chunk: str, threshold: float = THRESHOLD) -> Cover | No
     # The order of the arguments matters to difflib: always evidence first, then chunk.
     if not _may_reach(evidence, chunk, threshold):
         return None
+    ratio = _ratio(evidence, chunk, threshold)
+    return Cover("fuzzy", ratio) if ratio >= threshold else None
+
+
+def _ratio(evidence: str, chunk: str, threshold: float) -> float:
+    """difflib's; where it does not reach the threshold, any lower number."""
+    if len(evidence) * len(chunk) <= MOST:
+        length = len(evidence) + len(chunk)
+        return 2.0 * matched_letters(evidence, chunk, fewest_matches(length, threshold)) / length
     from difflib import SequenceMatcher  # slow to load, and few pairs need it
 
-    ratio = SequenceMatcher(None, evidence, chunk).ratio()
-    return Cover("fuzzy", ratio) if ratio >= threshold else None
+    return SequenceMatcher(None, evidence, chunk).ratio()
 
 
 def _may_reach(evidence: str, chunk: str, threshold: float) -> bool:
@@ -77,6 +89,7 @@ def _may_reach(evidence: str, chunk: str, threshold: float) -> bool:
 _letters: Callable[[str], Counter[str]] = lru_cache(maxsize=64)(Counter)
 
 
+@lru_cache(maxsize=4096)
 def fewest_matches(length: int, threshold: float) -> int:
     """The fewest matches for which difflib's ratio, 2.0 · matches / length in floating point, reaches a threshold.
 
@@ -95,13 +108,26 @@ def fewest_matches(length: int, threshold: float) -> int:
 def reaches_fast() -> Callable[[str, str, int], bool] | None:
     """The same as `reaches` with rapidfuzz, many times faster; None where it is not installed."""
     try:
-        from rapidfuzz.distance import LCSseq
+        from rapidfuzz.distance.LCSseq import similarity
     except ImportError:
         return None
 
+    def common(one: str, other: str, least: int) -> bool:
+        # One less than the minimum: with it, rapidfuzz 3.14 misses some subsequences of exactly that length.
+        return bool(similarity(one, other, score_cutoff=least - 1 if least > _WORD else 0) >= least)
+
     def fast(one: str, other: str, least: int) -> bool:
-        # Without score_cutoff: with it, rapidfuzz 3.14 misses some subsequences of exactly the minimum length.
-        return bool(LCSseq.similarity(one, other) >= least)
+        if len(one) > len(other):
+            one, other = other, one
+        # At most `spare` letters of the shorter text may be left out, so most of its end must be in the end of the
+        # other. Different texts fail on their beginnings.
+        spare = len(one) - least
+        begin = _BEGIN * spare + _STRETCH
+        if begin < _MOSTLY * len(one):
+            rest = len(one) - begin - spare
+            if not common(one[:begin], other[: len(other) - rest], begin - spare):
+                return False
+        return common(one, other, least)
 
     return fast
 

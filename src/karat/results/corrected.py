@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from karat.data.gold import CHUNK
 from karat.data.ids import Bools, Floats, Ints
 from karat.results.drawn_labels import RankBands, deepest_rank, drawn_elsewhere, rank_bands
-from karat.results.no_estimate import NoEstimate
+from karat.results.no_estimate import BORROWED, NoEstimate
 from karat.scoring.extra_labels import JudgedStratum, Labelling, Named
 from karat.scoring.judged import relevance
 from karat.scoring.metrics.discounted import RBP, rbp_weight
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 BY_STRATA = "post-stratification by the judge's grade"
 BY_WEIGHTS = "post-stratification by the judge's grade, labels weighted by their chance"
-BORROWED = "error rates of other pairs, assumed to hold here"
 
 
 class Estimate(msgspec.Struct, frozen=True):

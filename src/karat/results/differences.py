@@ -18,6 +18,7 @@ from karat.statistics.intervals import Range
 from karat.statistics.sampling import Sampling
 from karat.statistics.significance import sign_flip_p
 from karat.statistics.sums import sum_up
+from karat.statistics.tally import tally
 
 SAME = 1e-9  # scores that differ by less differ by rounding
 ROUNDING = 1e-12
@@ -94,7 +95,7 @@ class Paired(Bulk, frozen=True):
         deltas = self.deltas(metric)
         there = ~np.isnan(deltas)
         better = deltas[there] if metric.direction == "higher" else -deltas[there]
-        before, after = (side.select(np.flatnonzero(there)).mean(metric) for side in (self.baseline, self.candidate))
+        before, after = (_mean(side, metric, there) for side in (self.baseline, self.candidate))
         delta = None
         if before is not None and after is not None:
             delta = after - before if metric.aggregate is not None else mean_of(*self._moved(metric))
@@ -152,10 +153,14 @@ class Paired(Bulk, frozen=True):
             found = quantile_difference_interval(before, after, metric.aggregate, sampling.tails, sampling.seed)
             return found or (None, None)
         deltas, votes = self._moved(metric)
-        sums = sum_up(deltas[:, None], None if votes is None else votes[:, None], self.baseline.clusters)
-        return mean_limits(sums, self._ends(metric, ~np.isnan(deltas)), sampling)
+        there = ~np.isnan(deltas)
+        if votes is None and self.baseline.clusters is None:
+            sums = tally(deltas).sums
+        else:
+            sums = sum_up(deltas[:, None], None if votes is None else votes[:, None], self.baseline.clusters)
+        return mean_limits(sums, self._ends(metric, None if there.all() else there), sampling)
 
-    def _ends(self, metric: Metric, there: Bools) -> Range:
+    def _ends(self, metric: Metric, there: Bools | None) -> Range:
         """The smallest and largest possible difference."""
         if self._own_votes(metric):
             return -math.inf, math.inf
@@ -180,6 +185,15 @@ class Paired(Bulk, frozen=True):
         """Whether the runs have different weights, such as the number of links that each made."""
         before, after = (side.weights.get(str(metric)) for side in (self.baseline, self.candidate))
         return before is not None and after is not None and not np.array_equal(before, after)
+
+
+def _mean(side: Scores, metric: Metric, there: Bools) -> float | None:
+    """The mean of a metric over some queries."""
+    if there.all():
+        return side.mean(metric)
+    name = str(metric)
+    votes = {name: side.weights[name][there]} if name in side.weights else {}
+    return Scores([metric], {name: side.values[name][there]}, votes).mean(metric)
 
 
 def _linear(side: Scores, metric: Metric, there: Bools) -> Floats:

@@ -337,7 +337,7 @@ def judgeable(
     """The metrics that can be compared, and why the others are left out. `queries`: those that are compared; a
     baseline has all of them."""
     sides = {"The baseline": baseline, "The candidate": candidate}
-    absent = [0, sum(query in candidate.missing for query in queries)]
+    absent = [0, sum(query in candidate.missing for query in queries) if candidate.missing else 0]
     lost = (_incomplete(*side, n, len(queries)) for side, n in zip(sides.items(), absent, strict=True))
     down = next(filter(None, lost), None)
     reasons: dict[str, list[str]] = {}

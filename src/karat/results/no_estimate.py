@@ -11,6 +11,7 @@ from karat.results.numbers import counted, listed
 from karat.statistics.calibration import FEW
 
 _NO_ESTIMATE = "No judge-calibrated estimate"
+BORROWED = "error rates of other pairs, assumed to hold here"  # the method of an estimate
 
 
 class NoEstimate(msgspec.Struct, frozen=True):

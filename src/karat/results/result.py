@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from karat.data.attributes import cluster_numbers, label_order, segment_members, segment_title
+from karat.data.attributes import cluster_numbers, segment_groups, segment_title
 from karat.data.audit import Audit
 from karat.data.bulk import Bulk
 from karat.data.corpus import Corpus
@@ -25,7 +25,7 @@ from karat.results.diagnosis.bands import EDGES, Reading, readings
 from karat.results.diagnosis.finding import Finding
 from karat.results.queries.lists import ListReader
 from karat.results.saved import SegmentRow
-from karat.results.summary import FEW, Scores, SummaryRow, is_outage, nullable, summarise
+from karat.results.summary import FEW, Scores, SummaryRow, is_outage, nullable, summarise, summary_row
 from karat.results.sweep import DEFAULT_KS, Sweep, draw_sweep
 from karat.scoring.ceilings import Bounds, Ceilings, Extremes, Floors
 from karat.scoring.collect import RunData
@@ -239,7 +239,8 @@ class Result(Presented, Bulk, frozen=True):
     def columns(self) -> Scores:
         """The scores with everything their means depend on."""
         clusters = None if self.cluster is None else cluster_numbers(self.gold, self.cluster)[self.rows]
-        return Scores(self.metrics, self.values, self.votes, clusters, self._extremes)
+        tallies = self.memo.setdefault("tallies", {})
+        return Scores(self.metrics, self.values, self.votes, clusters, self._extremes, tallies)
 
     @cached_property
     def _extremes(self) -> Extremes | None:
@@ -270,8 +271,7 @@ class Result(Presented, Bulk, frozen=True):
         parsed = parse_metric(metric)
         key = ("row", self.view, str(parsed), self.sampling, self.cluster)
         if key not in self.memo:
-            only = replace(self.columns, metrics=[parsed])
-            [found] = summarise(only, self.sampling, self.ceilings, self.floors)
+            found = summary_row(parsed, self.columns, self.sampling, self.ceilings, self.floors)
             told = None if self.known is None else self.known.summary.get(found.metric)
             if told is not None and not self.data.tables:
                 found = msgspec.structs.replace(found, ceiling=told.ceiling, floor=told.floor)
@@ -331,20 +331,8 @@ class Result(Presented, Bulk, frozen=True):
         """The values of an attribute in their order, each with the places of its queries."""
         key = ("groups", self.view, name)
         if key not in self.memo:
-            self.memo[key] = self._grouped(name)
+            self.memo[key] = segment_groups(self.gold, name, self.rows)
         return self.memo[key]  # type: ignore[no-any-return]
-
-    def _grouped(self, name: str) -> list[tuple[str, Ints]]:
-        rows, labels = segment_members(self.gold, name)
-        numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
-        number = np.fromiter(map(numbers.__getitem__, labels), np.int64, len(labels))
-        place = np.full(len(self.gold.queries), -1)
-        place[self.rows] = np.arange(len(self.rows))
-        here = np.flatnonzero(place[rows] >= 0)
-        number, place = number[here], place[rows[here]]
-        order, counts = np.lexsort((place, number)), np.bincount(number, minlength=len(numbers))
-        places = np.split(place[order], np.cumsum(counts)[:-1])
-        return [(label, places[at]) for label in sorted(numbers, key=label_order) if len(places[at := numbers[label]])]
 
     def telling_tags(self) -> list[str]:
         """Tags with a handful of groups: a longer breakdown would not be read."""
@@ -388,7 +376,7 @@ class Result(Presented, Bulk, frozen=True):
         silent = self.gold.made_of != "labels" or is_outage(self.audit, len(self.rows))
         if silent or any(self.doubts.about(parse_metric(name)) for name in banded):
             return []  # a number that says nothing about the retriever is neither poor nor good
-        return readings(self.summary_rows, {n: share(self.values[n], self.ceilings[n]) for n in banded})
+        return readings(self.summary_rows, lambda n: share(self.values[n], self.ceilings[n]) if n in banded else None)
 
     @property
     def findings(self) -> list[Finding]:

@@ -15,12 +15,14 @@ from karat.data.ids import Bools, Floats, Ints
 from karat.scoring.ceilings import Bounds, Extremes
 from karat.scoring.doubts import MOST_MISSING
 from karat.scoring.metrics.base import Metric
-from karat.statistics.distribution import Distribution, describe, quantile_interval, quantiles
+from karat.statistics.distribution import Distribution
 from karat.statistics.intervals import Range, mean_intervals
 from karat.statistics.sampling import Sampling
 from karat.statistics.sums import Sums, sum_up
+from karat.statistics.tally import Tally, tally
 
 Limits: TypeAlias = tuple[float | None, float | None]  # null: too few queries
+Tallies: TypeAlias = dict[int, tuple[Floats, Tally]]  # by the identity of the column, which is kept so that it stays
 FEW = 20  # with fewer queries a number is shown, but marked as too few to rely on
 
 
@@ -59,8 +61,21 @@ class Scores(Bulk, frozen=True):
     weights: dict[str, Floats] = {}  # votes of each query, if not all have one
     clusters: Ints | None = None  # queries with the same number belong together
     extremes: Extremes | None = None  # lowest and highest possible value per query; None: the metric's range
+    tallies: Tallies = {}  # of columns that were counted
+
+    def tally(self, metric: Metric) -> Tally:
+        """The values of a metric, counted once."""
+        return self.counted(self.values[str(metric)])
+
+    def counted(self, column: Floats) -> Tally:
+        known = self.tallies.get(id(column))
+        if known is None:
+            self.tallies[id(column)] = known = column, tally(column)
+        return known[1]
 
     def select(self, rows: Ints) -> Scores:
+        if len(rows) == len(next(iter(self.values.values()), ())) and (rows == np.arange(len(rows))).all():
+            return self
         return Scores(
             self.metrics,
             {name: values[rows] for name, values in self.values.items()},
@@ -73,7 +88,8 @@ class Scores(Bulk, frozen=True):
         """The range that the interval of the mean must stay in."""
         if self.extremes is None:
             return metric.range
-        return farthest(*self.extremes.of(metric), ~np.isnan(self.values[str(metric)]))
+        values = self.values[str(metric)]
+        return farthest(*self.extremes.of(metric), None if self.tally(metric).n == len(values) else ~np.isnan(values))
 
     def sums(self, names: Sequence[str]) -> Sums:
         """The given columns, summed over the units that are resampled."""
@@ -85,16 +101,17 @@ class Scores(Bulk, frozen=True):
 
     def mean(self, metric: Metric) -> float | None:
         """The metric's aggregate: its mean, or a quantile for some metrics. None if it is undefined for every query."""
-        values = self.values[str(metric)]
+        votes = self.weights.get(str(metric))
+        if metric.aggregate is None and votes is not None:
+            return mean_of(self.values[str(metric)], votes)
+        found = self.tally(metric)
         if metric.aggregate is None:
-            return mean_of(values, self.weights.get(str(metric)))
-        defined = values[~np.isnan(values)]
-        return float(quantiles(defined, [metric.aggregate])[0]) if len(defined) else None
+            return found.mean
+        return found.quantiles([metric.aggregate])[0] if found.n else None
 
 
 def summarise(scores: Scores, sampling: Sampling, ceilings: Bounds, floors: Bounds) -> list[SummaryRow]:
-    limits = intervals(scores, sampling)
-    return [_row(m, scores, limits[str(m)], ceilings, floors) for m in scores.metrics]
+    return [summary_row(metric, scores, sampling, ceilings, floors) for metric in scores.metrics]
 
 
 def intervals(scores: Scores, sampling: Sampling) -> dict[str, Limits]:
@@ -104,18 +121,20 @@ def intervals(scores: Scores, sampling: Sampling) -> dict[str, Limits]:
 
 def _limits(scores: Scores, metric: Metric, sampling: Sampling) -> Limits:
     if metric.aggregate is not None:
-        values = scores.values[str(metric)]
-        return quantile_interval(values[~np.isnan(values)], metric.aggregate, sampling.level) or (None, None)
-    return mean_limits(scores.sums([str(metric)]), scores.ends(metric), sampling.strict if metric.exact else sampling)
+        return scores.tally(metric).quantile_interval(metric.aggregate, sampling.level) or (None, None)
+    plain = scores.clusters is None and str(metric) not in scores.weights
+    sums = scores.tally(metric).sums if plain else scores.sums([str(metric)])
+    return mean_limits(sums, scores.ends(metric), sampling.strict if metric.exact else sampling)
 
 
-def farthest(low: Floats, high: Floats, defined: Bools) -> Range:
-    """The range of a mean over queries with ranges of their own.
+def farthest(low: Floats, high: Floats, defined: Bools | None) -> Range:
+    """The range of a mean over queries with ranges of their own. `defined`: which of them count; None: all.
 
     It uses the farthest ends: with those of a typical query, intervals would be too narrow where the ends differ
     (docs/decisions/030-ends-of-intervals.md).
     """
-    return float(low[defined].min(initial=np.inf)), float(high[defined].max(initial=-np.inf))
+    low, high = (low, high) if defined is None else (low[defined], high[defined])
+    return float(low.min(initial=np.inf)), float(high.max(initial=-np.inf))
 
 
 def mean_limits(sums: Sums, ends: Range, sampling: Sampling) -> Limits:
@@ -127,57 +146,46 @@ def mean_row(
     name: str, values: Floats, clusters: Ints | None, sampling: Sampling, ends: Range = (0.0, 1.0)
 ) -> SummaryRow:
     """The mean of a column (NaN: undefined) with its interval. For zeros and ones, it is the share of queries."""
-    n = int((~np.isnan(values)).sum())
-    limits = mean_limits(sum_up(values[:, None], None, clusters), ends, sampling)
-    return SummaryRow(name, n, len(values) - n, mean_of(values), *limits, few=n < FEW)
+    found = tally(values)
+    sums = found.sums if clusters is None else sum_up(values[:, None], None, clusters)
+    limits = mean_limits(sums, ends, sampling)
+    return SummaryRow(name, found.n, len(values) - found.n, found.mean, *limits, few=found.n < FEW)
 
 
-def _row(metric: Metric, scores: Scores, limits: Limits, ceilings: Bounds, floors: Bounds) -> SummaryRow:
-    name = str(metric)
-    values, votes = scores.values[name], scores.weights.get(name)
-    defined = values[~np.isnan(values)]
+def summary_row(metric: Metric, scores: Scores, sampling: Sampling, ceilings: Bounds, floors: Bounds) -> SummaryRow:
+    name, found, (low, high) = str(metric), scores.tally(metric), _limits(scores, metric, sampling)
     return SummaryRow(
         metric=name,
-        n=len(defined),
-        undefined=len(values) - len(defined),
+        n=found.n,
+        undefined=found.size - found.n,
         mean=scores.mean(metric),
-        low=limits[0],
-        high=limits[1],
-        ceiling=_mean_beside(values, ceilings[name], votes) if name in ceilings else None,
-        floor=_mean_beside(values, floors[name], votes) if name in floors else None,
-        few=len(defined) < FEW,
-        distribution=describe(defined),
+        low=low,
+        high=high,
+        ceiling=_mean_beside(scores, name, ceilings[name]) if name in ceilings else None,
+        floor=_mean_beside(scores, name, floors[name]) if name in floors else None,
+        few=found.n < FEW,
+        distribution=found.describe(),
     )
 
 
 def mean_of(values: Floats, votes: Floats | None = None) -> float | None:
     """The exactly rounded mean, so that neither the order of the queries nor the slicing changes a digit."""
+    if votes is None:
+        return tally(values).mean
     defined = ~np.isnan(values)
     if not defined.any():
         return None
-    if votes is None:
-        return _exact_sum(values[defined]) / int(defined.sum())
     total = math.fsum(votes[defined].tolist())
     return math.fsum((values[defined] * votes[defined]).tolist()) / total if total else None
 
 
-def _exact_sum(values: Floats) -> float:
-    """Like math.fsum. Numbers from 0 to 1, if not tiny, are added as multiples of 2^-63, without rounding."""
-    if values.min() >= 0 and values.max() <= 1:
-        scaled = values * 2.0**63
-        if (scaled == np.floor(scaled)).all():
-            units = scaled.astype(np.uint64)
-            high, low = units >> np.uint64(32), units & np.uint64(2**32 - 1)  # neither sum can overflow
-            return ((int(high.sum()) << 32) + int(low.sum())) / 2**63  # division of whole numbers rounds once
-    return math.fsum(values.tolist())
-
-
-def _mean_beside(values: Floats, bounds: Floats, votes: Floats | None) -> float | None:
+def _mean_beside(scores: Scores, name: str, bounds: Floats) -> float | None:
     """Mean of a bound; None if a query for which the metric is defined has no bound."""
-    defined = ~np.isnan(values)
-    if np.isnan(bounds[defined]).any():
+    found = scores.counted(bounds)
+    if found.n < len(bounds) and (np.isnan(bounds) & ~np.isnan(scores.values[name])).any():
         return None
-    return mean_of(bounds, votes)
+    votes = scores.weights.get(name)
+    return found.mean if votes is None else mean_of(bounds, votes)
 
 
 def number(value: float) -> float | None:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from karat.data.gold import DOC
 from karat.data.ids import Bools, Floats, Ints
-from karat.scoring.judged import Judged, Rules, judge_none
+from karat.scoring.judged import Judged, Rules, cutoffs, judge_none
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
 from karat.scoring.table import JudgedTable
 from karat.scoring.views import Level, View, level_of
+from karat.statistics.tally import tally
 
 _QUERIES = 10_000  # queries at a time
 _SMALL = 2_000_000  # gold items kept in memory between two metrics, at most
+_FEW = 1_000  # queries up to which it does not pay to look for equal ones
+_KINDS = 2**20  # kinds of queries that are told apart, at most
 
 
 class Bounds(Protocol):
@@ -26,6 +30,13 @@ class Bounds(Protocol):
 
     def __getitem__(self, name: str, /) -> Floats: ...
     def __contains__(self, name: object, /) -> bool: ...
+
+
+class _Alike(NamedTuple):
+    """Queries with the same grades and cutoff have the same ceiling."""
+
+    judged: Judged  # one query of each kind
+    which: Ints  # of these, for each query
 
 
 class _QueryBounds:
@@ -36,6 +47,7 @@ class _QueryBounds:
         self._rows, self._rules = rows, rules
         self._known: dict[str, Floats] = {}
         self._laid_out: dict[Level, list[Judged]] = {}
+        self._kinds: dict[Level, _Alike | None] = {}
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and level_of(parse_metric(name)) in self._tables
@@ -43,9 +55,23 @@ class _QueryBounds:
     def __getitem__(self, name: str) -> Floats:
         if name not in self._known:
             metric = parse_metric(name)
-            pieces = [self._bound(metric, judged) for judged in self._judged(level_of(metric))]
-            self._known[name] = np.concatenate([np.zeros(0), *pieces])
+            alike = self._alike(level_of(metric)) if self._by_grades(metric) else None
+            if alike is None:
+                pieces = [self._bound(metric, judged) for judged in self._judged(level_of(metric))]
+                self._known[name] = np.concatenate([np.zeros(0), *pieces])
+            else:
+                self._known[name] = self._bound(metric, alike.judged)[alike.which]
         return self._known[name]
+
+    def _by_grades(self, metric: Metric) -> bool:
+        """Whether the bound depends on nothing but the grades and the cutoff of a query."""
+        return False
+
+    def _alike(self, level: Level) -> _Alike | None:
+        """One query of each kind; None if there may be too many kinds."""
+        if level not in self._kinds:
+            self._kinds[level] = _find_alike(self._tables[level], self._rows, self._rules)
+        return self._kinds[level]
 
     def _bound(self, metric: Metric, judged: Judged) -> Floats:
         raise NotImplementedError
@@ -64,6 +90,28 @@ class _QueryBounds:
         return found
 
 
+def _find_alike(table: JudgedTable, rows: Ints, rules: Rules) -> _Alike | None:
+    gold = table.gold
+    if gold.located is not None or len(rows) < _FEW:
+        return None
+    grades, items, k = tally(gold.grades).values, np.diff(gold.offsets), cutoffs(gold, rows, rules)
+    # A number for each kind: how many items there are of each grade, then the cutoff, then the two marks.
+    base, depths = int(items.max()) + 1, int(k.max() - k.min()) + 1
+    if base ** len(grades) * depths * 4 > _KINDS:
+        return None
+    worth = base ** np.searchsorted(grades, gold.grades) if len(grades) > 1 else np.ones(len(gold.grades), np.int64)
+    number = np.diff(np.append(0, np.cumsum(worth))[gold.offsets])[rows] * depths + (k - k.min())
+    number = number * 4 + 2 * (gold.no_answer[rows] > 0)
+    number += 0 if table.by_document is None else table.by_document[rows]
+    one = np.full(int(number.max()) + 1, -1)
+    one[number] = np.arange(len(rows))  # the last of each kind
+    kinds = np.flatnonzero(one >= 0)
+    some = rows[one[kinds]]
+    one[kinds] = np.arange(len(kinds))
+    matched = None if table.by_document is None else table.by_document[some]
+    return _Alike(judge_none(gold, some, matched, rules), one[number])
+
+
 class Extremes(msgspec.Struct, frozen=True, eq=False):
     """The lowest and highest value that a metric can have on each query: the limits of its interval."""
 
@@ -75,20 +123,29 @@ class Extremes(msgspec.Struct, frozen=True, eq=False):
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
     def of(self, metric: Metric) -> tuple[Floats, Floats]:
-        low, high = (np.full(len(self.k), end) for end in metric.range)
+        count = len(self.k if self.rows is None else self.rows)
+        low, high = (np.broadcast_to(end, count) for end in metric.range)
         if metric.counts_places and metric.budget is None:
-            high = self.k.astype(np.float64) if metric.k is None else np.full(len(self.k), float(metric.k))
+            high = (
+                self._here(self.k).astype(np.float64) if metric.k is None else np.broadcast_to(float(metric.k), count)
+            )
         elif str(metric) in self.ceilings:
-            best = self.ceilings[str(metric)]
+            best = self._here(self.ceilings[str(metric)])
             if metric.direction == "higher":
                 high = np.where(np.isnan(best), high, best)
             else:
                 low = np.where(np.isnan(best), low, best)
-        return (low, high) if self.rows is None else (low[self.rows], high[self.rows])
+        return low, high
+
+    def _here(self, column: NDArray[Any]) -> NDArray[Any]:
+        return column if self.rows is None else column[self.rows]
 
 
 class Ceilings(_QueryBounds):
     """What a perfect ranking of the gold scores. Unknown for token budgets: the gold has no token counts."""
+
+    def _by_grades(self, metric: Metric) -> bool:
+        return metric.by_grades and metric.budget is None
 
     def _bound(self, metric: Metric, judged: Judged) -> Floats:
         return np.full(judged.n, np.nan) if metric.budget else metric.ceiling(judged)

@@ -131,8 +131,7 @@ class ReturnedNames:
 def documents_of(gold: Gold, rule: DocRule) -> Packed:
     """The document of each relevant item, from its passage or its id."""
     relevant = np.flatnonzero(gold.grades > 0)
-    found = rule.docs(gold.packed[relevant])
-    assert isinstance(found, np.ndarray)
+    found = gold.docs(rule)[relevant]
     if not gold.passages:
         return found
     passages = [gold.passages[item] for item in relevant.tolist()]

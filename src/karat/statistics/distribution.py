@@ -27,18 +27,6 @@ class Distribution(msgspec.Struct, frozen=True):
     ones: float  # share of queries
 
 
-def describe(values: Floats) -> Distribution | None:
-    """Summarise values; None where nothing is defined.
-
-    >>> describe(np.array([0.0, 0.5, 1.0, 1.0]))
-    Distribution(q1=0.375, median=0.75, q3=1.0, zeros=0.25, ones=0.5)
-    """
-    if not len(values):
-        return None
-    q1, median, q3 = quantiles(values, (0.25, 0.5, 0.75)).tolist()
-    return Distribution(q1, median, q3, float(np.mean(values == 0)), float(np.mean(values == 1)))
-
-
 def quantiles(values: Floats, at: Sequence[float]) -> Floats:
     """One row of quantiles per requested position, along the first axis; NaN where a value is NaN.
 
@@ -52,28 +40,20 @@ def quantiles(values: Floats, at: Sequence[float]) -> Floats:
     below = np.floor(place).astype(np.int64)
     part = place - below
     low, high = ordered[..., below], ordered[..., np.minimum(below + 1, len(values) - 1)]
-    between = np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part))
-    return np.where(np.isnan(ordered[..., -1:]), np.nan, between).T
+    return np.where(np.isnan(ordered[..., -1:]), np.nan, between(low, high, part)).T
 
 
-def quantile_interval(values: Floats, at: float, level: float = 0.95) -> tuple[float, float] | None:
-    """(low, high) for the quantile `at`; None where there are too few values for a limit on both sides.
-
-    Valid for any distribution: the number of values below the quantile is binomial.
-
-    >>> quantile_interval(np.arange(35.0), 0.9), quantile_interval(np.arange(36.0), 0.9)
-    (None, (28.0, 35.0))
-    """
-    low, high = _ranks(len(values), at, level)
-    if low < 1 or high >= len(values):
-        return None
-    ordered = np.sort(values)
-    return float(ordered[low - 1]), float(ordered[high])
+def between(low: Floats, high: Floats, part: Floats) -> Floats:
+    """The values at these parts of the way from low to high, rounded as numpy does."""
+    return np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part))
 
 
 @cache
-def _ranks(n: int, at: float, level: float) -> tuple[int, int]:
-    """How many of n values are below the limits of a quantile."""
+def rank_limits(n: int, at: float, level: float) -> tuple[int, int]:
+    """How many of n values are below the limits of the quantile `at`: at least 1 and fewer than n, if there are limits.
+
+    Valid for any distribution: the number of values below the quantile is binomial.
+    """
     tail = (1 - level) / 2
     middle, far = n * at, normal_quantile(1 - tail) * (n * at * (1 - at)) ** 0.5
     low = _first(n, middle - far, lambda rank: binomial_cdf(rank, n, at) > tail)  # most ranks with only `tail` below

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import TypeAlias
 
 import numpy as np
@@ -121,9 +122,10 @@ def _from_moments(sums: Sums, bounds: Floats, wanted: list[tuple[float, float, f
         return None
     within = np.isfinite(bounds).all()
     values = np.append(sums.above[:, 0], bounds[0] if within else [0.0, 0.0])
-    limits = []
-    for at, *ends in wanted:
-        found = mean_quantiles(values, np.append(sums.counts, ends if within else [0.0, 0.0]), [at])
+    limits: list[float] = []
+    for ends, same in groupby(wanted, lambda limit: limit[1:]):
+        weights = np.append(sums.counts, ends if within else (0.0, 0.0))
+        found = mean_quantiles(values, weights, [at for at, *_ in same])
         if found is None:
             return None
         limits += found

@@ -10,6 +10,7 @@ from karat.statistics.special import normal_cdf, normal_quantile
 from karat.statistics.sums import Floats, Ints, by_cluster
 
 _EXACT = 14  # up to this many differences every combination of signs is checked
+_NEVER = 40.0  # −log of the chance that a draw is as far from 0 as the observed sum, which is then not expected
 _OFTEN = 64  # for a difference that occurs this often, the number of pluses is drawn at once
 _SIGNS = 1.0 - 2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)  # byte → eight signs
 
@@ -33,8 +34,12 @@ def sign_flip_p(
     if counts.sum() <= _EXACT:
         sums = _every_sum(np.repeat(sizes, counts))
         return float(np.mean(np.abs(sums) >= observed - rounding))
+    spread = float(counts @ sizes**2)
     if normal_from is not None and counts.sum() >= normal_from:
-        return 2 * (1 - normal_cdf(observed / math.sqrt(float(counts @ sizes**2))))
+        return 2 * (1 - normal_cdf(observed / math.sqrt(spread)))
+    # Where no draw can be expected to be as far from 0 (Hoeffding 1963), none is made.
+    if (observed - rounding) ** 2 / (2 * spread) > _NEVER + math.log(2 * permutations):
+        return 1 / (permutations + 1)
     sums = _drawn_sums(sizes, counts, permutations, np.random.default_rng(seed))
     return float((1 + np.count_nonzero(np.abs(sums) >= observed - rounding)) / (permutations + 1))
 

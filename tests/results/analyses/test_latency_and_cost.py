@@ -19,7 +19,7 @@ from karat.results.analyses.entities import Linked
 from karat.results.analyses.latency import Latencies
 from karat.results.save import restore
 from karat.results.saved import read_result
-from karat.statistics.distribution import quantile_interval
+from karat.statistics.tally import tally
 
 DEMO = Path(__file__).parents[3] / "examples" / "helpdesk"
 
@@ -49,7 +49,7 @@ def test_every_stage_and_the_whole_with_limits() -> None:
     assert retrieve.mean.value == pytest.approx(np.mean(times))
     for at, measured in ((0.5, retrieve.p50), (0.9, retrieve.p90), (0.99, retrieve.p99)):
         assert measured.value == pytest.approx(np.quantile(times, at))
-        assert (measured.low, measured.high) == quantile_interval(np.array(times), at)
+        assert (measured.low, measured.high) == tally(np.array(times)).quantile_interval(at)
     assert found.total.p99.value == pytest.approx(4 * retrieve.p99.value)
     assert "no interval" not in section(result, "Latency")
 

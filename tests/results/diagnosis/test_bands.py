@@ -55,16 +55,20 @@ def test_a_higher_value_never_has_a_lower_band(metric: str) -> None:
     assert places == sorted(places)
 
 
+def no_share(metric: str) -> None:
+    """Every ceiling is 1."""
+
+
 def test_an_interval_over_several_bands_says_so() -> None:
     (sure, unsure) = readings(
-        [SummaryRow("recall@5", 900, 0, 0.75, 0.72, 0.78), SummaryRow("recall@10", 30, 0, 0.83, 0.68, 0.93)], {}
+        [SummaryRow("recall@5", 900, 0, 0.75, 0.72, 0.78), SummaryRow("recall@10", 30, 0, 0.83, 0.68, 0.93)], no_share
     )
     assert (sure.band, sure.certain) == ("acceptable", True)
     assert (unsure.band, unsure.lowest, unsure.highest, unsure.certain) == ("acceptable", "poor", "good", False)
 
 
 def test_other_metrics_have_no_band() -> None:
-    assert readings([SummaryRow("ndcg@5", 30, 0, 0.9, 0.8, 1.0), SummaryRow("recall@5", 0, 30, None)], {}) == []
+    assert readings([SummaryRow("ndcg@5", 30, 0, 0.9, 0.8, 1.0), SummaryRow("recall@5", 0, 30, None)], no_share) == []
 
 
 def test_more_relevant_items_than_places_are_allowed_for() -> None:

@@ -10,8 +10,7 @@ from karat.report.cells import count, table, texts
 from karat.report.sections.base import AnalysisSection
 from karat.results.analyses.bounds import BELOW_SCALE, BoundsFound, BoundsRow, Kind
 from karat.results.analyses.label_health import LabelCount, LabelHealth
-from karat.results.corrected import BORROWED
-from karat.results.no_estimate import why_no_estimate
+from karat.results.no_estimate import BORROWED, why_no_estimate
 from karat.results.numbers import counted, listed
 
 _ADVICE = (

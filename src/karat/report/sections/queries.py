@@ -16,6 +16,7 @@ from karat.results.result import Result
 from karat.scoring.metrics.base import Relevance
 from karat.scoring.metrics.evidence import AnswerContainment, EvidenceMetric
 from karat.scoring.metrics.grammar import parse_metric
+from karat.statistics.lowest import lowest_rows
 
 SHOWN, SHOWN_ON_PAGE = 5, 50
 _TEXT = 300  # characters of a query
@@ -55,7 +56,7 @@ def _blocks(result: Result, most: int) -> list[Block]:
     if not len(lost):
         return [Text(f"No query scores below what the gold set allows, by {enumerated(list(values))}.")]
     names = _columns(short)
-    worst = lost[np.lexsort([np.round(values[n][lost], 12) for n in reversed(names)])][:most]
+    worst = lowest_rows([values[n] for n in names], lost, most, digits=12)
     shown = names[:3]
     rows: list[list[Cell]] = []
     for i in worst.tolist():

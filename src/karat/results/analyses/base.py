@@ -77,6 +77,9 @@ class Analysis:
 
 def with_lists(side: Result) -> Bools:
     """Which of a side's queries the run has; the others were scored as failed."""
+    table = side.data.tables.get(side.view)
+    if table is not None:
+        return table.present[side.rows]
     return np.array([query not in side.missing for query in side.queries], np.bool_)
 
 

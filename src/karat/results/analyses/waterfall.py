@@ -22,6 +22,7 @@ from karat.scoring.metrics.base import Metric, Relevance
 from karat.scoring.metrics.lists import Returned
 from karat.scoring.metrics.query import expected_sources, sources_of
 from karat.scoring.views import RAW, Need, View
+from karat.statistics.lowest import lowest_rows
 
 ALL = "all queries"
 _MOST = 500  # items that are listed individually
@@ -154,7 +155,7 @@ class LocatedItems(msgspec.Struct, frozen=True):
         lost = np.flatnonzero(self.stage < _FOUND)
         found = np.bincount(self.query, self.stage == _FOUND, len(self.side.rows))
         share = found / np.maximum(np.bincount(self.query, minlength=len(self.side.rows)), 1)
-        first = lost[np.lexsort((self.rows[lost], share[self.query[lost]]))][:_MOST]
+        first = lowest_rows([share[self.query]], lost, _MOST)  # items are in the order of the gold set
         names = take_list(self.side.gold.items, self.rows[first])
         return list(map(self._item, first.tolist(), names)), len(lost) - len(first)
 

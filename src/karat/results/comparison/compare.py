@@ -319,6 +319,9 @@ def _paired(first: Result, other: Result, notes: list[str]) -> tuple[Paired, Int
 
 def _shared_queries(first: Result, other: Result, notes: list[str]) -> tuple[Ints, Ints]:
     """Places of the queries that both have, in the order of the first. The other may have failed on them."""
+    if not first.missing and not other.missing and first.queries == other.queries:
+        same = np.arange(len(first.queries))
+        return same, same
     places = {query: i for i, query in enumerate(other.queries)}
     shared = [(i, places[q]) for i, q in enumerate(first.queries) if q in places and q not in first.missing]
     if all(first.queries[i] in other.missing for i, _ in shared):

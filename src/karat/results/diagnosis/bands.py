@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -57,18 +57,15 @@ def band(metric: str, value: float) -> str:
     return "excellent" if value > excellent else "between good and excellent"
 
 
-def readings(rows: Iterable[SummaryRow], reached: Mapping[str, Floats]) -> list[Reading]:
-    """The bands of all metrics that have one. `reached`: each metric's share of its ceiling, query by query."""
-    shares = {name: mean_of(values) for name, values in reached.items() if name in EDGES}
-    return [
-        _reading(row, row.mean, shares.get(row.metric)) for row in rows if row.metric in EDGES and row.mean is not None
-    ]
+def readings(rows: Iterable[SummaryRow], reached: Callable[[str], Floats | None]) -> list[Reading]:
+    """The bands of all metrics that have one. `reached`: a metric's share of its ceiling, query by query."""
+    return [_reading(row, row.mean, reached) for row in rows if row.metric in EDGES and row.mean is not None]
 
 
-def _reading(row: SummaryRow, mean: float, share: float | None) -> Reading:
+def _reading(row: SummaryRow, mean: float, reached: Callable[[str], Floats | None]) -> Reading:
     low, high = (mean if limit is None else limit for limit in (row.low, row.high))
-    if row.ceiling is None or row.ceiling >= 1:
-        share = None
+    shares = None if row.ceiling is None or row.ceiling >= 1 else reached(row.metric)
+    share = None if shares is None else mean_of(shares)
     return Reading(
         metric=row.metric,
         value=mean,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -13,14 +13,14 @@ from karat.data.ids import Bools, Floats, Ints
 from karat.results.analyses.label_health import LabelHealth
 from karat.results.diagnosis.finding import MissingEvidence, Number
 from karat.results.diagnosis.thresholds import DEPTHS
-from karat.results.summary import FEW, mean_of
+from karat.results.summary import FEW
 from karat.scoring.ceilings import Bounds
 from karat.scoring.metrics.base import share
-from karat.statistics.distribution import quantile_interval, quantiles
 from karat.statistics.intervals import Range, mean_intervals
 from karat.statistics.sampling import Sampling
 from karat.statistics.special import normal_quantile
 from karat.statistics.sums import Sums, sum_up
+from karat.statistics.tally import tally
 
 # Enough for a yes or no, and for two digits.
 _RESAMPLES = 2_000
@@ -29,6 +29,7 @@ DIFFERENCE: Range = (-1.0, 1.0)
 
 
 Limits = tuple[float, float]
+T = TypeVar("T")
 
 
 class LazyInterval(msgspec.Struct, frozen=True, dict=True):
@@ -139,19 +140,30 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
 
     def score(self, name: str, of: Bools | None = None) -> LazyInterval:
         """A metric's mean, over all queries or over some."""
-        return self.estimate(name, _only(self.column(name), of))
+        if of is not None:
+            return self.estimate(name, _only(self.column(name), of))
+        return self._once(("score", name), lambda: self.estimate(name, self.column(name)))
 
     def reached(self, name: str) -> Floats:
         """A metric as a share of its ceiling: with seven relevant items, five of them in the top 5 is perfect."""
-        return share(self.column(name), self.ceiling(name))
+        return self._once(("reached", name), lambda: share(self.column(name), self.ceiling(name)))
 
     def reach(self, name: str, of: Bools | None = None) -> LazyInterval:
-        return self.estimate(name if self.uncapped(name) else f"{name} / ceiling", _only(self.reached(name), of))
+        told = name if self.uncapped(name) else f"{name} / ceiling"
+        if of is not None:
+            return self.estimate(told, _only(self.reached(name), of))
+        return self._once(("reach", name), lambda: self.estimate(told, self.reached(name)))
 
     def uncapped(self, name: str) -> bool:
         """Whether every query can reach 1."""
-        ceiling = self.ceiling(name)
-        return bool((np.isnan(ceiling) | (ceiling == 1)).all())
+        return self._once(("uncapped", name), lambda: _all_ones(self.ceiling(name)))
+
+    def _once(self, key: tuple[str, str], found: Callable[[], T]) -> T:
+        """Several rules use the same numbers."""
+        known: dict[tuple[str, str], T] = self.__dict__.setdefault("_known", {})
+        if key not in known:
+            known[key] = found()
+        return known[key]
 
     def reordered(self, depth: int) -> Floats:
         """The share of recall@5's ceiling that a perfect order of the first `depth` hits would reach."""
@@ -160,33 +172,30 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
 
     def estimate(self, name: str, values: Floats, ends: Range = SHARE, few: int = FEW) -> LazyInterval:
         """The mean of a column. Raises MissingEvidence with fewer than `few` queries."""
-        defined = ~np.isnan(values)
-        values = values[defined]
-        mean = mean_of(values)
-        if mean is None or len(values) < few:
+        found = tally(values)
+        if found.mean is None or found.n < few:
             raise MissingEvidence(name)
         sums: list[Sums] = []  # filled on first use
 
         def limits_at(level: float) -> Limits:
             if not sums:
-                clusters = None if self.clusters is None else self.clusters[defined]
-                sums.append(sum_up(values[:, None], None, clusters))
+                sums.append(found.sums if self.clusters is None else _by_cluster(values, self.clusters))
             sampling = self.sampling.replace(level=level, resamples=min(self.sampling.resamples, _RESAMPLES))
             low, high = mean_intervals(sums[0], [ends], sampling)[0].tolist()
             return low, high
 
-        return LazyInterval(name, mean, limits_at, self.sampling.level)
+        return LazyInterval(name, found.mean, limits_at, self.sampling.level)
 
     def quantile(self, name: str, values: Floats, at: float) -> LazyInterval:
         """A quantile of a column."""
-        defined = values[~np.isnan(values)]
-        if len(defined) < FEW:
+        found = tally(values)
+        if found.n < FEW:
             raise MissingEvidence(name)
 
         def limits_at(level: float) -> Limits:
-            return quantile_interval(defined, at, level) or (-np.inf, np.inf)
+            return found.quantile_interval(at, level) or (-np.inf, np.inf)
 
-        return LazyInterval(name, float(quantiles(defined, [at])[0]), limits_at, self.sampling.level)
+        return LazyInterval(name, found.quantiles([at])[0], limits_at, self.sampling.level)
 
     @cached_property
     def depth(self) -> int:
@@ -195,12 +204,22 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
         Beyond the end of a list, nothing is known.
         """
         returned = self.depths[self.depths > 0]
+        half = tally(returned.astype(np.float64)).quantiles([0.5])[0] if len(returned) else 0.0
         for k in DEPTHS:
-            if len(returned) and quantiles(returned.astype(np.float64), [0.5])[0] >= k:
+            if half >= k:
                 if f"recall@{k}" not in self.values:
                     break  # the lists are deeper, but recall was not requested
                 return k
         raise MissingEvidence("recall at any depth")
+
+
+def _by_cluster(values: Floats, clusters: Ints) -> Sums:
+    defined = ~np.isnan(values)
+    return sum_up(values[defined, None], None, clusters[defined])
+
+
+def _all_ones(ceiling: Floats) -> bool:
+    return bool(((ceiling == 1) | np.isnan(ceiling)).all())
 
 
 def _only(values: Floats, of: Bools | None) -> Floats:

@@ -43,6 +43,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     needs: ClassVar[frozenset[str]] = frozenset()  # optional columns of hits, or "latency"
     uses_hits: ClassVar[bool] = False  # needs the hits themselves, not only the judged ones
     aggregate: ClassVar[float | None] = None  # None: the mean over queries; else this quantile
+    by_grades: ClassVar[bool] = False  # whether its ceiling depends on nothing but the grades and cutoff of a query
     counts_places: ClassVar[bool] = False  # its value is a number of places: at most k
     unit: ClassVar[str] = ""
     # What its value depends on: matching ids of hits and gold, and hits in the right order.

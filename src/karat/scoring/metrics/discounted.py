@@ -30,6 +30,7 @@ class NDCG(Relevance, frozen=True, kw_only=True):
     """
 
     name = "ndcg"
+    by_grades = True
     by_text: ClassVar[str | None] = "evidence_map"
     cutoff: ClassVar[CutoffUse] = "required"
     aliases: ClassVar[dict[str, str]] = {
@@ -140,6 +141,7 @@ class ReciprocalRank(Relevance, frozen=True, kw_only=True):
     """
 
     name = "mrr"
+    by_grades = True
     by_text: ClassVar[str | None] = "evidence_mrr"
     is_share = False
     cutoff: ClassVar[CutoffUse] = "optional"
@@ -209,6 +211,7 @@ class RBP(Relevance, frozen=True, kw_only=True):
     """
 
     name = "rbp"
+    by_grades = True
     cutoff: ClassVar[CutoffUse] = "optional"
     trec_eval: ClassVar[str | None] = "rbp (p=0.9, binary gold)"
 

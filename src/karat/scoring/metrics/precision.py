@@ -31,6 +31,7 @@ class Precision(Relevance, frozen=True, kw_only=True):
     """
 
     name = "precision"
+    by_grades = True
     by_text: ClassVar[str | None] = "evidence_precision"
     cutoff: ClassVar[CutoffUse] = "required"
     aliases: ClassVar[dict[str, str]] = {"p": "precision"}
@@ -78,6 +79,7 @@ class F1(Relevance, frozen=True, kw_only=True):
     """
 
     name = "f1"
+    by_grades = True
     cutoff: ClassVar[CutoffUse] = "required"
     aliases: ClassVar[dict[str, str]] = {"f": "f1", "f_measure": "f1"}
 
@@ -100,6 +102,7 @@ class RPrecision(Relevance, frozen=True, kw_only=True):
     """
 
     name = "rprecision"
+    by_grades = True
     aliases: ClassVar[dict[str, str]] = {
         "rprec": "rprecision",
         "r-precision": "rprecision",
@@ -124,6 +127,7 @@ class AveragePrecision(Relevance, frozen=True, kw_only=True):
     """
 
     name = "map"
+    by_grades = True
     by_text: ClassVar[str | None] = "evidence_map"
     cutoff: ClassVar[CutoffUse] = "optional"
     aliases: ClassVar[dict[str, str]] = {"ap": "map", "map_cut": "map", "average_precision": "map"}

@@ -25,6 +25,7 @@ class Recall(Relevance, frozen=True, kw_only=True):
     """
 
     name = "recall"
+    by_grades = True
     by_text: ClassVar[str | None] = "evidence_recall"
     cutoff: ClassVar[CutoffUse] = "required"
     aliases: ClassVar[dict[str, str]] = {"r": "recall"}
@@ -75,6 +76,7 @@ class WeightedRecall(Relevance, frozen=True, kw_only=True):
     """
 
     name = "wrecall"
+    by_grades = True
     by_text: ClassVar[str | None] = "evidence_recall"
     cutoff: ClassVar[CutoffUse] = "required"
     aliases: ClassVar[dict[str, str]] = {"weighted_recall": "wrecall", "graded_recall": "wrecall"}
@@ -100,6 +102,7 @@ class AucRecall(Relevance, frozen=True, kw_only=True):
     """
 
     name = "auc_recall"
+    by_grades = True
     cutoff: ClassVar[CutoffUse] = "required"
     by_tokens = False
     aliases: ClassVar[dict[str, str]] = {"recall_auc": "auc_recall"}
@@ -127,6 +130,7 @@ class AnyHit(Relevance, frozen=True, kw_only=True):
     """
 
     name = "hit"
+    by_grades = True
     by_text: ClassVar[str | None] = "evidence_hit"
     cutoff: ClassVar[CutoffUse] = "required"
     aliases: ClassVar[dict[str, str]] = {
