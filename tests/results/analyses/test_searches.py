@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 import karat
 from karat.errors import KaratError
+from karat.report.build import evaluation_report
+from karat.report.renderers.terminal import render_terminal
 from karat.report.sections.searches import SearchesSection
 from karat.results.analyses.searches import Searches
 from karat.results.save import restore, saved_form
@@ -94,7 +96,7 @@ def test_as_defined(pairs: list[tuple[Record | None, Record]]) -> None:
         assert list(result.score(metric).values()) == pytest.approx(told), metric
     searches = result.analyses.found.get("searches")
     if searches is None:
-        assert not any("hops" in entry for _, entry in pairs)
+        assert not any("hops" in entry for line, entry in pairs if line is not None)
         assert max(len(lists_of(line)) for line, _ in pairs if line is not None) < 2
         return
     lines = [(lists_of(line), one) for (line, _), one in zip(pairs, expected, strict=True) if line is not None]
@@ -154,6 +156,10 @@ def test_by_search() -> None:
     assert searches.cost.per_relevant == pytest.approx(0.02)
     assert searches.per_relevant is not None
     assert searches.per_relevant.mean == 1.5
+    per_step = karat.evaluate(AGENT, GOLD, ["relevant_per_step"])["relevant_per_step"]
+    assert per_step.low is not None
+    assert per_step.high is not None
+    assert (searches.per_relevant.low, searches.per_relevant.high) == (1 / per_step.high, 1 / per_step.low)
 
 
 def test_where_hops_are_lost() -> None:
@@ -233,8 +239,8 @@ def test_segments_gates_and_workers(tmp_path: Path) -> None:
     result = karat.evaluate(tmp_path / "run.jsonl", gold, METRICS, analyses=True)
     assert result.means == karat.evaluate(AGENT, gold, METRICS).means
     assert [row.summary[2].mean for row in result.segment_by("topic")] == [2.5, 1.0]
-    verdict = karat.gate(result, {"gates": [{"metric": "all_hops", "min": 0.9}, {"metric": "steps", "max": 5}]})
-    assert not verdict.passed
+    verdict = karat.gate(result, criteria=["all_hops >= 0.9", "steps <= 5", "wasted_steps <= 1"])
+    assert [one.outcome for one in verdict.verdicts] == ["fail", "pass", "pass"]
     assert result.analyses.found["searches"].searches == 6
 
 
@@ -271,7 +277,9 @@ def test_bad_hops(entry: Record, code: str) -> None:
 
 
 def test_hops_with_gold() -> None:
-    gold = karat.read_gold([{"query_id": "q", "gold": {"a": 2, "b": 1}, "hops": [["a"]]}, {"query_id": "r", "hops": []}])
+    gold = karat.read_gold(
+        [{"query_id": "q", "gold": {"a": 2, "b": 1}, "hops": [["a"]]}, {"query_id": "r", "hops": []}]
+    )
     assert (gold.ids, gold.grades.tolist(), gold.fields["hops"]) == (["a", "b"], [2.0, 1.0], [[["a"]], None])
 
 
@@ -283,8 +291,5 @@ def test_the_worked_example(tmp_path: Path) -> None:
     for name, text in (("run.jsonl", run), ("gold.jsonl", gold)):
         (tmp_path / name).write_text(text)
     result = karat.evaluate(tmp_path / "run.jsonl", tmp_path / "gold.jsonl", prices=PRICES)
-    from karat.report.build import build_report
-    from karat.report.renderers.terminal import render_terminal
-
-    report = build_report(result)
-    assert shown.strip() in render_terminal(report)
+    printed = render_terminal(evaluation_report(result))
+    assert shown.strip() in "\n".join(line.rstrip() for line in printed.splitlines())

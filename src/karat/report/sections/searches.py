@@ -49,7 +49,7 @@ def _sentences(found: Searches) -> list[str]:
             written(found.time.per_relevant, "ms") if found.time and found.time.per_relevant else "",
         ]
         more = "".join(f", {one}" for one in spent if one)
-        said.append(f"Searches per relevant item: {with_interval(found.per_relevant)}{more}.")
+        said.append(f"Per relevant item: {with_interval(found.per_relevant)} searches{more}.")
     useless = _least_useful(found)
     return [*said, f"{useless[0].upper()}{useless[1:]}."] if useless else said
 
@@ -74,10 +74,10 @@ def _least_useful(found: Searches) -> str:
 
 
 def _effort(found: Searches, step: SearchStep) -> tuple[float, str]:
-    """Its share of the cost, of the time if that is unknown, or of the searches."""
+    """Its share of the cost, of the time if that is unknown for most searches, or of the searches."""
     for whole, part, name in ((found.cost, step.cost, "cost"), (found.time, step.time, "time")):
-        if whole is not None and whole.searches == found.searches and part is not None and part.share is not None:
-            return part.share, name
+        if whole is not None and 2 * whole.searches > found.searches and whole.total:
+            return 0.0 if part is None or part.share is None else part.share, name
     return step.searches / found.searches, "searches"
 
 

@@ -82,7 +82,7 @@ class UnionRecall(Relevance, frozen=True, kw_only=True):
     cutoff: ClassVar[CutoffUse] = "optional"
     by_tokens = False
     uses_hits = True
-    lists = SEARCHES
+    lists: ClassVar[str | None] = SEARCHES
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         if judged.hit_item is None:
@@ -106,10 +106,10 @@ class _OfSearches(Metric, frozen=True, kw_only=True):
     rests_on: ClassVar[frozenset[Basis]] = frozenset()
     is_share = False
     uses_hits = True
-    lists = SEARCHES
+    lists: ClassVar[str | None] = SEARCHES
 
 
-class Steps(_OfSearches, frozen=True, kw_only=True):
+class SearchCount(_OfSearches, frozen=True, kw_only=True):
     """Number of searches for a query: its `steps`, or 1 for a line of the log without them.
 
     >>> import karat
