@@ -22,7 +22,7 @@ NOT_GIVEN = "(not given)"
 _CONSTRAINTS = ("constraints", "n_constraints", "num_constraints", "constraint_count")
 _LENGTHS = ("short (< 8 words)", "8–15 words", "long (> 15 words)")
 _BETWEEN = " × "
-_LISTS = ("negatives", "forbidden", "entities")
+_LISTS = ("negatives", "forbidden", "hops", "entities")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 

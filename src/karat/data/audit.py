@@ -142,6 +142,11 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "estimated_tokens": ("hits without a token count", "estimated from their text, 4 bytes per token"),
     "unpriced_queries": ("queries whose cost is unknown", "undefined (null); complete the price table or the log"),
+    "untimed_searches": ("searches without latency_ms in their step", "left out of the times by search"),
+    "unpriced_searches": (
+        "searches of unknown cost: no usage in their step, or a model without a price",
+        "left out of the costs by search",
+    ),
     "doc_level_gold": ("gold items matched by document, not by chunk", "first chunk of the document counts"),
     "passages_found": ("passages of documents in the gold set", "matched by the chunks that hold them"),
     "passages_lost": ("passages of the gold set that no known chunk holds", "kept, and scored as not found"),

@@ -36,6 +36,7 @@ Kinds: TypeAlias = NDArray[np.int8]
 # Kinds of gold ids.
 BARE, CHUNK, DOC = 0, 1, 2
 FORBIDDEN = "forbidden"  # field of a query: ids that it must not get
+HOPS = "hops"  # field of a query: lists of ids, of each of which one is needed
 _EXACT = 2.0**52  # up to here every whole number is a float
 
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from karat.data.audit import Audit
-from karat.data.gold import BARE, DOC, FORBIDDEN, Dataset, Gold, Kinds
+from karat.data.gold import BARE, DOC, FORBIDDEN, HOPS, Dataset, Gold, Kinds
 from karat.data.ids import (
     Bools,
     Floats,
@@ -96,6 +96,7 @@ class GoldBuilder(msgspec.Struct, eq=False):
             )
         if not self.distinct and Seen().add(self.queries) and len(set(self.queries)) < len(self.queries):
             raise self._repeated_query()
+        self._read_hops()
         self._read_forbidden()
         self._judge_negatives()
         self._refuse_half_characters()
@@ -155,8 +156,14 @@ class GoldBuilder(msgspec.Struct, eq=False):
                 fresh = self._not_graded(at, column[at], slice(*starts[at : at + 2]))
                 more += fresh
                 owners += [at] * len(fresh)
+        self._append(more, owners, 0.0)
+
+    def _append(self, more: list[str], owners: list[int], grade: float, *, graded: bool = True) -> None:
+        """Add items after the listed gold of their queries."""
         if not more:
             return
+        if not graded and not len(self.ungraded):
+            self.ungraded = np.zeros(len(self.ids), np.bool_)
         owner = np.append(self._owners, owners)
         order = np.argsort(owner, kind="stable")
         if self.passages:
@@ -164,11 +171,54 @@ class GoldBuilder(msgspec.Struct, eq=False):
             self.passages = [passages[row] for row in order.tolist()]
         ids = joined_ids([self.ids, pack(more) if isinstance(self.ids, np.ndarray) else more])
         self.ids = ids[order] if isinstance(ids, np.ndarray) else take_list(ids, order)
-        self.grades = np.append(np.asarray(self.grades, np.float64), np.zeros(len(more)))[order]
+        self.grades = np.append(np.asarray(self.grades, np.float64), np.full(len(more), grade))[order]
         self.kinds = np.append(np.asarray(self.kinds, np.int8), np.full(len(more), BARE, np.int8))[order]
         if len(self.ungraded):
-            self.ungraded = np.append(np.asarray(self.ungraded, np.bool_), np.zeros(len(more), np.bool_))[order]
+            self.ungraded = np.append(np.asarray(self.ungraded, np.bool_), np.full(len(more), not graded))[order]
         self.counts = np.bincount(owner, minlength=len(self.queries))
+
+    def _read_hops(self) -> None:
+        """The ids of hops are the gold of a query that lists none; otherwise the list must call them relevant."""
+        column = self.fields.get(HOPS)
+        if column is None:
+            return
+        starts = np.append(0, np.cumsum(self.counts)).tolist()
+        more, owners = list[str](), list[int]()
+        for at, named in enumerate(column):
+            if named is None:
+                continue
+            if not isinstance(named, list):
+                raise self._error(
+                    at, "wrong type", code="wrong-type", field=HOPS, expected="a list of lists of ids", got=named
+                )
+            hops = [self._listed_ids(at, f"{HOPS}[{place}]", hop) for place, hop in enumerate(named)]
+            column[at] = hops or None
+            self._check_hops(at, hops, slice(*starts[at : at + 2]))
+            if starts[at] == starts[at + 1]:
+                fresh = list(dict.fromkeys(item for hop in hops for item in hop))
+                more += fresh
+                owners += [at] * len(fresh)
+        self._append(more, owners, 1.0, graded=False)
+
+    def _check_hops(self, at: int, hops: list[list[str]], own: slice) -> None:
+        if hops and len(self.no_answer) and self.no_answer[at]:
+            what, hint = "no_answer and hops contradict each other", "remove one of them"
+            raise self._error(at, what, code="contradiction", field=HOPS, hint=hint)
+        listed = dict(zip(as_list(self.ids[own]), self.grades[own], strict=True))
+        for number, hop in enumerate(hops):
+            if not hop:
+                hint = "name the ids of which one is needed, or remove the hop"
+                raise self._error(at, "the hop is empty", code="bad-value", field=f"{HOPS}[{number}]", hint=hint)
+            for place, item in enumerate(hop):
+                if listed and not listed.get(item, 0) > 0:
+                    what = "this id is in a hop, but " + (
+                        "its grade is not above 0" if item in listed else "not in the gold of the query"
+                    )
+                    hint = (
+                        "list it in gold with a grade above 0, or leave out gold: then the ids of the hops are the gold"
+                    )
+                    field = f"{HOPS}[{number}][{place}]"
+                    raise self._error(at, what, code="contradiction", field=field, got=item, hint=hint)
 
     def _read_forbidden(self) -> None:
         column = self.fields.get(FORBIDDEN)

@@ -34,6 +34,8 @@ DISTANCE = re.compile(r"distance|(?<![a-z])(?:dist|l2)(?![a-z])", re.I)  # names
 # Other lists of a query: before reranking, and for the query before rewriting.
 OTHER_LISTS = ("raw", "topk_original")
 STEPS = "steps"  # all lists of a query with several searches, joined in order of first appearance
+SEARCHES = "searches"  # the same; a line without steps is one search. Its hits have the column FOUND_AT
+FOUND_AT = "found_at"  # (search, rank) of each place where a hit was, in order; both from 1
 
 
 def step_lists(step: int) -> str:
@@ -49,7 +51,7 @@ def step_of(name: str) -> int | None:
 
 def is_other_list(name: str) -> bool:
     """Whether a line of a run may have these lists beside its final one."""
-    return name in OTHER_LISTS or name == STEPS or step_of(name) is not None
+    return name in (*OTHER_LISTS, STEPS, SEARCHES) or step_of(name) is not None
 
 
 class Hits(Bulk, frozen=True):
@@ -177,6 +179,10 @@ class Ungrouped(Exception):
 class SaidLate(Exception):
     """Hits have an optional column, although `Run.may_say` found none: read again, and ask for it."""
 
+    def __init__(self, column: str) -> None:
+        super().__init__(column)
+        self.column = column
+
 
 class NoLists(Exception):
     """The run has no lists of this kind."""
@@ -188,7 +194,7 @@ class Run(ABC):
     label: str = "run"
     threaded: bool = False  # whether reading uses several cores by itself
     overlap_hint: str = "name the field with the gold set's ids: --map query_id=FIELD"  # if no query is in the gold set
-    watched: str | None = None  # an optional column: `slices` raises SaidLate if a hit has it
+    watched: frozenset[str] = frozenset()  # optional columns: `slices` raises SaidLate if a hit has one
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.label!r})"

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from karat.data.audit import Audit
 from karat.data.corpus import Corpus
-from karat.data.gold import FORBIDDEN, Gold
+from karat.data.gold import FORBIDDEN, HOPS, Gold
 from karat.data.hits import WRITTEN, Hits, Run
 from karat.data.ids import DocRule, as_list
 from karat.data.packed_ids import pack
@@ -238,6 +238,9 @@ def normalized_gold(gold: Gold, normal: IdNormalizer) -> Gold:
     fields = dict(gold.fields)
     for name in {"negatives", FORBIDDEN} & fields.keys():
         fields[name] = [ids and [normal.of_gold(item) for item in ids] for ids in fields[name]]
+    if HOPS in fields:
+        named = [hops and [[normal.of_gold(item) for item in hop] for hop in hops] for hops in fields[HOPS]]
+        fields[HOPS] = named
     changed = len({old for old, new in zip(gold.ids, items, strict=True) if old != new})
     audit.count("ids_normalized", changed, (f"{a} → {b}" for a, b in zip(gold.ids, items, strict=True) if a != b))
     audit.count("ids_joined", len(pairs), (f"{one} and {other}" for one, other in pairs))

@@ -29,7 +29,7 @@ _SPAN: dict[str, ValueKind] = {"quote": "other", "start": "other", "end": "other
 ITEMS = ListField("gold", {**_NAMED, "grade": "number", **_SPAN}, "id")
 _NAME_IT = "name a chunk_id; a passage (quote, or start and end) needs the doc_id of its document"
 _TEXTS = ("query", "evidence", "answer", "answer_span", "negatives", "forbidden")
-_FIELDS = (*_TEXTS, "as_of", "conversation_id", "source", "entities")
+_FIELDS = (*_TEXTS, "hops", "as_of", "conversation_id", "source", "entities")
 
 
 class GoldPart(msgspec.Struct, frozen=True, dict=True):
@@ -89,13 +89,13 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         for name, value in extras.items():
             if TARGET_FIELD.fullmatch(name):
                 return self._as_ids(at, name, value)
-        if all(v is None for v in (entry.evidence, entry.answer, entry.answer_span, entry.no_answer)):
+        if all(v is None for v in (entry.hops, entry.evidence, entry.answer, entry.answer_span, entry.no_answer)):
             raise self.error(
                 at,
                 "the entry has no gold",
                 code="nothing-to-find",
                 field="gold",
-                expected="gold, evidence, answer, answer_span, no_answer or a target field",
+                expected="gold, hops, evidence, answer, answer_span, no_answer or a target field",
                 hint=meant(["gold", "evidence", "answer", "topk"], extras)
                 or _likely_map(extras, named=entry.query_id is not None)
                 or ("name the target field with --target FIELD" if extras else None),

@@ -37,6 +37,7 @@ class GoldEntry(msgspec.Struct, kw_only=True, gc=False):
     answer_span: str | None = None
     negatives: list[str | int] | None = None  # judged, with grade 0
     forbidden: list[str | int] | None = None  # ids that the query must not get
+    hops: list[list[str | int]] | None = None  # of each list one id is needed
     as_of: str | int | None = None
     no_answer: bool | None = None
     conversation_id: str | int | None = None

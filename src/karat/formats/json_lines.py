@@ -80,6 +80,7 @@ class LineTable(msgspec.Struct, frozen=True):
     numbers: Mapping[str, Floats] | None = None  # of the field with an object of numbers: by name, NaN where missing
     decoder: Any = None  # of that field
     noted: bool = False  # whether an object has a field that is only noted
+    skipped: frozenset[str] = frozenset()  # fields that some line has, and that were not read
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -252,8 +253,10 @@ class LineReader:
         except DECODE_ERRORS:
             return None
         decoder = self._decoders[self._names[self._map]]
-        noted = bool(asked.noted)
-        return LineTable(room.starts[:lines].copy(), columns, block, spans, values, numbers, decoder, noted)
+        seen = zip(self._names, self._kinds, room.found.tolist(), strict=True)
+        skipped = frozenset(name for name, kind, found in seen if kind == _SKIP and found)
+        starts, noted = room.starts[:lines].copy(), bool(asked.noted)
+        return LineTable(starts, columns, block, spans, values, numbers, decoder, noted, skipped)
 
     def _numbers(self, block: bytes, lines: int, count: int) -> dict[str, Floats] | None:
         """The field with an object of numbers; None where some line has something else."""

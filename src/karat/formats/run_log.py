@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise, repeat
 from typing import Any
 
@@ -17,6 +17,7 @@ from karat.data.hits import (
     DISTANCE,
     OPTIONAL_COLUMNS,
     OTHER_LISTS,
+    SEARCHES,
     STEPS,
     Hits,
     NoLists,
@@ -251,15 +252,17 @@ class RunLog(Run):
         return self._noted.get(system, {}).get(field, [])
 
     def may_say(self, column: str) -> bool:
+        says = _has_steps if column == STEPS else partial(_says, hits=self._hits, column=column)
         if not isinstance(self._records, Source):
-            return any(_says(record, self._hits, column) for record in self._records)
+            return any(map(says, self._records))
         if not self._records.path.is_file():  # a pipe can only be read once
-            return _says(self.opening(), self._hits, column)
-        if not self._watches or _RANKED.get(column) != "noted" or not is_json_lines(self._records):
+            return says(self.opening())
+        noted = column == STEPS or _RANKED.get(column) == "noted"
+        if not (self._watches and noted and is_json_lines(self._records)):
             return self._records.holds(_key(column))
         if _key(column) in self._records.head:  # a log says it soon, or never
             return True
-        self.watched = column
+        self.watched |= {column}
         return False
 
     def opening(self) -> dict[str, Any]:
@@ -278,8 +281,9 @@ class RunLog(Run):
 
     def _parts_of(self, source: Source, decoder: RecordDecoder[Any]) -> Iterator[SystemRecords]:
         for batch in read_column_batches(source, decoder):
-            if self.watched is not None and _has_key(batch, self.watched):
-                raise SaidLate(self.watched)
+            for column in self.watched:
+                if _has_key(batch, column):
+                    raise SaidLate(column)
             names = dict(decoder.extra_names)  # more may be added while this part is used
             yield SystemRecords(self.label, batch.records, batch.lines, names, batch.columns, batch.places)
 
@@ -294,9 +298,9 @@ class RunLog(Run):
         if columns & OPTIONAL_COLUMNS:
             return RunDecoder(RunRecord)
         wanted = lists | {self._hits}
-        by_step = STEPS in columns or any(name == STEPS or step_of(name) is not None for name in wanted)
+        by_step = STEPS in columns or any(name in (STEPS, SEARCHES) or step_of(name) is not None for name in wanted)
         named = wanted.intersection(OTHER_LISTS) | ({STEPS} if by_step else frozenset())
-        return RunDecoder(slim_record(named), lists=_TOPK)
+        return RunDecoder(slim_record(named), lists=None if by_step else _TOPK)
 
     def _decoded(
         self, entries: Iterable[tuple[int | None, Any]], decoder: RecordDecoder[Any], places: Ints | None = None
@@ -360,12 +364,14 @@ class RunLog(Run):
 
 
 def _key(column: str) -> bytes:
-    return f'"{column}"'.encode()
+    return b'"step' if column == STEPS else f'"{column}"'.encode()
 
 
 def _has_key(batch: RecordBatch[Any], column: str) -> bool:
-    """Whether hits may have this field."""
-    return batch.records.noted if isinstance(batch.records, LineTable) else _key(column) in batch.written
+    """Whether hits may have this field, or lines have steps."""
+    if not isinstance(batch.records, LineTable):
+        return _key(column) in batch.written
+    return STEPS in batch.records.skipped or "step" in batch.records if column == STEPS else batch.records.noted
 
 
 def _hits_of(record: Any, hits: str) -> list[Any]:
@@ -377,6 +383,11 @@ def _hits_of(record: Any, hits: str) -> list[Any]:
 def _says(record: Any, hits: str, column: str) -> bool:
     """Whether a hit of a record in memory has this field."""
     return any(isinstance(hit, dict) and column in hit for hit in _hits_of(record, hits))
+
+
+def _has_steps(record: Any) -> bool:
+    """Whether a record in memory has several searches, or is one of them."""
+    return isinstance(record, dict) and not {STEPS, "step"}.isdisjoint(record)
 
 
 def _writable(value: Any) -> Any:

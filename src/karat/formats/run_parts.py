@@ -12,13 +12,13 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from karat.data.hits import OPTIONAL_COLUMNS, STEPS, Hits, step_of
+from karat.data.hits import FOUND_AT, OPTIONAL_COLUMNS, SEARCHES, STEPS, Hits, step_of
 from karat.data.ids import Floats, Hashes, Ints, Packed, as_list, compact, joined_ids
 from karat.data.packed_ids import WORD, first_empty
 from karat.errors import InputError, meant
 from karat.formats.json_lines import Columns, LineTable
 from karat.formats.records import Records, column, extra_columns, has_field, pick
-from karat.formats.run_records import Hit, RunRecord, RunStep, union_of
+from karat.formats.run_records import Hit, Places, RunRecord, step_facts, union_of, union_with_places
 from karat.formats.timestamps import TIMES, OddTime, latencies, refuse_impossible, with_times
 
 if TYPE_CHECKING:
@@ -50,6 +50,12 @@ def _lists(records: Records[Any], name: str) -> list[Any]:
     if step is None:
         return [union_of(one) if one else None for one in steps]
     return [one[step - 1].topk if one and step <= len(one) else None for one in steps]
+
+
+def _searches(records: Records[Any]) -> list[list[tuple[Any, Places]]]:
+    """The hits of all searches of each record; one without steps is one search."""
+    told = zip(*(column(records, name) for name in (STEPS, "topk", "score_order")), strict=True)
+    return [union_with_places([{"topk": topk}] if steps is None else steps, order) for steps, topk, order in told]
 
 
 def _of_union(hit: Any) -> Any:
@@ -86,7 +92,7 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
 
     def with_list(self, name: str) -> SystemRecords | None:
         """The records that have a list in this field; None if there are none."""
-        if name == "topk":
+        if name in ("topk", SEARCHES):
             return self
         if isinstance(self.records, LineTable):
             columns = self.columns.get(name)
@@ -189,11 +195,21 @@ class HitLists(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def counts(self) -> Ints:
-        return np.array(list(map(len, _lists(self.part.records, self.name))), np.int64)
+        return np.array(list(map(len, self._listed)), np.int64)
+
+    @cached_property
+    def _listed(self) -> list[Any]:
+        if self.name == SEARCHES:
+            return [[hit for hit, _ in found] for found in self._searched]
+        return _lists(self.part.records, self.name)
+
+    @cached_property
+    def _searched(self) -> list[list[tuple[Any, Places]]]:
+        return _searches(self.part.records)
 
     @cached_property
     def hits(self) -> list[Any]:
-        hits: list[Any] = list(chain.from_iterable(_lists(self.part.records, self.name)))
+        hits: list[Any] = list(chain.from_iterable(self._listed))
         if {str, int, dict} & set(map(type, hits)):
             return [Hit(chunk_id=h) if isinstance(h, (str, int)) else h for h in map(_of_union, hits)]
         return hits
@@ -250,6 +266,8 @@ class HitLists(msgspec.Struct, frozen=True, dict=True):
 
     def optional(self, name: str) -> list[Any]:
         """A requested column."""
+        if name == FOUND_AT:
+            return [places for found in self._searched for _, places in found]
         return [getattr(hit, name) for hit in self.hits]
 
     def hit_error(self, row: int, field: str, what: str, **more: Any) -> InputError:
@@ -318,6 +336,9 @@ class ListSlice:
         self.docs: list[str] = []
         self.distances: bool | None = None  # what the records say about their scores
         self.columns: dict[str, list[Any]] = {c: [] for c in wanted & OPTIONAL_COLUMNS}
+        self.steps: list[Any] | None = [] if name == SEARCHES or STEPS in wanted else None
+        if name == SEARCHES:
+            self.columns[FOUND_AT] = []
 
     def add(self, part: SystemRecords) -> None:
         """Add records. Each must have a list."""
@@ -336,6 +357,8 @@ class ListSlice:
             self.docs += [""] * (self.size - len(self.docs)) + docs
         for name, values in self.columns.items():
             values += hits.optional(name)
+        if self.steps is not None:
+            self.steps += map(step_facts, column(part.records, STEPS))
         self.size += int(hits.counts.sum())
 
     def hits(self) -> Hits:
@@ -351,6 +374,7 @@ class ListSlice:
             rank=None if np.isnan(numbers["rank"]).all() else numbers["rank"],
             docs=self.docs + [""] * (self.size - len(self.docs)) if self.docs else None,
             columns=self.columns,
+            fields={} if not self.steps or all(one is None for one in self.steps) else {STEPS: self.steps},
             lines=_joined(list(map(_line_numbers, self.lines))),
             places=_joined(places) if len(places) == len(self.places) else None,
         )
@@ -374,7 +398,6 @@ class Slice(ListSlice):
         self.timed: bool = "latency" in wanted
         self.latency: list[tuple[int, Mapping[str, Floats]]] = []
         self.fields: dict[str, list[Any]] = {name: [] for name in _QUERY_FIELDS}
-        self.steps: list[Any] | None = [] if STEPS in wanted else None
         self.others: list[ListSlice] = [ListSlice(system, other, wanted, large) for other in others]
 
     def add(self, part: SystemRecords) -> None:
@@ -383,8 +406,6 @@ class Slice(ListSlice):
         super().add(part)
         for name in _QUERY_FIELDS:
             self.fields[name] += column(part.records, name)
-        if self.steps is not None:
-            self.steps += map(step_facts, column(part.records, STEPS))
         for other in self.others:
             records = part.with_list(other.name)
             if records is not None:
@@ -401,11 +422,11 @@ class Slice(ListSlice):
         return self.size + sum(other.size for other in self.others)
 
     def hits(self) -> Hits:
-        fields = self.fields if self.steps is None else {**self.fields, STEPS: self.steps}
+        own = super().hits()
         found = replace(
-            super().hits(),
+            own,
             latency=self._latency(),
-            fields={n: v for n, v in fields.items() if v.count(None) != len(v)},
+            fields=own.fields | {n: v for n, v in self.fields.items() if v.count(None) != len(v)},
             others={other.name: other.hits() for other in self.others if other.queries},
         )
         hashed = self.known_hashes()
@@ -418,14 +439,6 @@ class Slice(ListSlice):
                 column = columns.setdefault(stage, np.full(len(self.queries), np.nan))
                 column[start : start + len(ms)] = ms
         return columns
-
-
-def step_facts(steps: list[RunStep] | None) -> list[dict[str, Any]] | None:
-    """What each step of a query says beside its hits."""
-    if not steps:
-        return None
-    said = ("name", "query", "latency_ms", "usage")
-    return [{**{name: getattr(step, name) for name in said}, "hits": len(step.topk)} for step in steps]
 
 
 def _joined(parts: list[Any]) -> Any:

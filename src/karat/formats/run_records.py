@@ -3,7 +3,7 @@
 # No `from __future__ import annotations`: msgspec would have to compile every type of these classes from text.
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import IO, Any, Literal, Self
+from typing import IO, Any, Literal, Self, TypeAlias
 
 import msgspec
 
@@ -136,24 +136,45 @@ def ranked_hits(hits: Iterable[Any]) -> list[dict[str, Any]]:
     return ranked
 
 
-def union_of(steps: Iterable[Any]) -> list[Any]:
+Places: TypeAlias = list[tuple[int, int]]  # (step, rank) of a hit, both from 1
+LOWER = "lower-is-better"
+
+
+def union_of(steps: Iterable[Any], order: str | None = None) -> list[Any]:
     """The hits of all steps in order of first appearance, each once, without scores: those of different searches cannot
-    be compared.
+    be compared. `order`: what a score means, as in a line.
 
     >>> union_of([{"topk": ["a", {"id": "b", "score": 2.0}]}, {"topk": [{"chunk_id": "a"}, "c"]}])
     [{'rank': 1, 'chunk_id': 'a'}, {'rank': 2, 'id': 'b'}, {'rank': 3, 'chunk_id': 'c'}]
     """
-    found: dict[Any, Any] = {}
-    for step in steps:
+    return [hit for hit, _ in union_with_places(steps, order)]
+
+
+def union_with_places(steps: Iterable[Any], order: str | None = None) -> list[tuple[Any, Places]]:
+    """The same, with the places of each hit."""
+    found: dict[Any, tuple[Any, Places]] = {}
+    for number, step in enumerate(steps, 1):
         hits = step["topk"] if isinstance(step, dict) else step.topk
-        for hit in in_order(hits):
-            found.setdefault(_key(hit), hit)
-    return [_placed(hit, rank) for rank, hit in enumerate(found.values(), 1)]
+        rank = 0
+        for hit in in_order(hits, order):
+            places = found.setdefault(_key(hit), (hit, []))[1]
+            if not places or places[-1][0] < number:  # else it was in this list already
+                rank += 1
+                places.append((number, rank))
+    return [(_placed(hit, rank), places) for rank, (hit, places) in enumerate(found.values(), 1)]
 
 
-def in_order(hits: Sequence[Any]) -> Sequence[Any]:
+def step_facts(steps: list[RunStep] | None) -> list[dict[str, Any]] | None:
+    """What each step of a query says beside its hits."""
+    if steps is None:
+        return None
+    said = ("name", "query", "latency_ms", "usage")
+    return [{**{name: getattr(step, name) for name in said}, "hits": len(step.topk)} for step in steps]
+
+
+def in_order(hits: Sequence[Any], order: str | None = None) -> Sequence[Any]:
     """Hits as they are ranked: by rank if all have one, else by score if all have one."""
-    for name, sign in (("rank", 1), ("score", -1)):
+    for name, sign in (("rank", 1), ("score", 1 if order == LOWER else -1)):
         values = [_value(hit, name) for hit in hits]
         if hits and all(isinstance(value, (int, float)) for value in values):
             return [hit for _, hit in sorted(zip(values, hits, strict=True), key=lambda pair: sign * pair[0])]

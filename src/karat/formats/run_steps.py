@@ -42,7 +42,8 @@ def _with_union(value: Any) -> dict[str, Any] | None:
     """A record with a final list, if it only has steps."""
     if not isinstance(value, dict) or "topk" in value or STEPS not in value:
         return None
-    return {**value, "topk": union_of(msgspec.convert({STEPS: value[STEPS]}, _OnlySteps).steps)}
+    steps = msgspec.convert({STEPS: value[STEPS]}, _OnlySteps).steps
+    return {**value, "topk": union_of(steps, value.get("score_order"))}
 
 
 class _Steps:
@@ -79,7 +80,7 @@ class _Steps:
         errors = [record.error for record in records if record.error]
         record = replace(
             records[0],
-            topk=union_of(steps),
+            topk=union_of(steps, records[0].score_order),
             steps=steps,
             step=None,
             latency_ms=_total([record.latency_ms for record in records]),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from karat.data.corpus import Corpus
+from karat.results.analyses.base import Setup
 from karat.results.diagnosis.bands import Reading
 from karat.results.diagnosis.finding import Finding
 from karat.results.summary import SummaryRow
@@ -17,7 +18,10 @@ from karat.scoring.unjudged import OpenPart
 from karat.scoring.views import Level
 
 if TYPE_CHECKING:
+    from karat.data.gold import Gold
     from karat.results.analyses.base import Analyses
+    from karat.scoring.judged import Rules
+    from karat.scoring.metrics.base import Metric
 
 
 class Precomputed(msgspec.Struct, frozen=True):
@@ -42,6 +46,11 @@ class Context(msgspec.Struct, frozen=True):
     labelling: Labelling = msgspec.field(default_factory=Labelling)
     routes: tuple[str, ...] = ()  # sources with a run that searched only them
     sourced: bool = False  # hits may have a source
+    stepped: bool = False  # queries may have several searches
     no_bm25: str | None = None  # why there are no BM25 lists although there is a corpus
     analysed: bool = False  # whether the pass collected what analyses need
     opened: Mapping[str, Mapping[Level, list[OpenPart]]] = {}  # system → its unjudged hits
+
+    def setup(self, gold: Gold, rules: Rules, metrics: list[Metric]) -> Setup:
+        """What is known before the run is read."""
+        return Setup(gold, rules, metrics, self.corpus, self.labelling, self.routes, self.sourced, self.stepped)

@@ -15,7 +15,7 @@ from karat.data.attributes import CONVERSATION, cluster_numbers, segment_members
 from karat.data.audit import Audit
 from karat.data.forbidden import check_rules, read_rules
 from karat.data.gold import Gold
-from karat.data.hits import Run, SaidLate, Ungrouped
+from karat.data.hits import STEPS, Run, SaidLate, Ungrouped
 from karat.data.ids import DocRule
 from karat.data.normal_ids import IdNormalizer, NormalizedRun, normalized_gold
 from karat.errors import ConfigError, InputError, KaratError, NoOverlap, shorten
@@ -175,6 +175,7 @@ def _evaluation(
             labelling=labelling,
             routes=tuple(routes),
             sourced=may_analyse and may_say_source(logged, corpus),
+            stepped=may_analyse and logged.may_say(STEPS),
             analysed=analysed,
         ),
         normal=normal,
@@ -186,12 +187,13 @@ def _evaluation(
         sampling=asked.intervals,
         about=about,
     )
-    try:
-        return evaluation.results(logged, consumers)
-    except SaidLate:  # hits have a source, but not the first ones
-        logged.watched = None
-        sourced = replace(evaluation.context, sourced=True)
-        return replace(evaluation, context=sourced).results(logged, consumers)
+    while True:
+        try:
+            return evaluation.results(logged, consumers)
+        except SaidLate as late:  # hits have a source, or queries have steps, but not the first ones
+            logged.watched -= {late.column}
+            noticed = {"stepped": True} if late.column == STEPS else {"sourced": True}
+            evaluation = replace(evaluation, context=replace(evaluation.context, **noticed))
 
 
 def _with_reference(

@@ -23,13 +23,14 @@ from karat.scoring.list_hashes import DEPTHS, list_hashes
 from karat.scoring.metrics.base import INFINITE, Metric
 from karat.scoring.metrics.evidence import LOOKED, Covering
 from karat.scoring.metrics.forbidden import LEAKS, leaks
+from karat.scoring.metrics.searches import SEARCHED, searched
 from karat.scoring.name_watch import NameWatch, SeenNames
 from karat.scoring.overlap import ReturnedNames
 from karat.scoring.sources import SOURCES, returned_sources
 from karat.scoring.table import TablePart
 from karat.scoring.top_lists import top_lists
 from karat.scoring.unjudged import FAR, OpenPart
-from karat.scoring.views import OWN, Level, View
+from karat.scoring.views import OWN, SEARCHES, Level, View
 from karat.statistics.rank_overlap import Rankings
 
 _KEPT = 24 << 20  # bytes; glibc then keeps twice as much, and ignores blocks over 32 MB
@@ -52,8 +53,9 @@ class Golds(Bulk, frozen=True):
         return self._returned[system]
 
     def of(self, system: str, view: View) -> Gold:
-        if view.level == "chunk" and (view.lists, view.labels) in self.located:
-            return self.located[view.lists, view.labels](system)
+        for lists in (view.lists, OWN) if view.lists == SEARCHES else (view.lists,):
+            if view.level == "chunk" and (lists, view.labels) in self.located:
+                return self.located[lists, view.labels](system)
         return self.sets.get((view.level, view.labels), self.gold)
 
 
@@ -137,6 +139,8 @@ class Kernel:
         audits: dict[View, Audit] = {}
         for view in request.views:
             lists = hits if view.lists == request.main else hits.others.get(view.lists)
+            if lists is None and view.lists == SEARCHES:
+                lists = hits  # each query had one search
             if lists is not None:
                 shown = self._shown.setdefault((system, view), set())
                 audits[view] = Audit(shown)
@@ -179,10 +183,11 @@ class Kernel:
         if request.returned:
             returned = self.golds.returned(system, request)
             returned.look(hits, own)
+        searches = judged.get(request.own.over(SEARCHES))
         unknown = [] if own.n == len(hits.queries) else [q for q in hits.queries if q not in own.gold.index]
         return replace(
             part,
-            facts={name: said for name in sorted(request.facts) if (said := _said(own, settled, name))},
+            facts={name: said for name in sorted(request.facts) if (said := _said(own, settled, name, searches))},
             stages=settled.latency,
             names=self._watches[system].look(own, hits),
             slopes=None if hits.turned is not None or request.rules.scores else seen_scores(hits),
@@ -204,7 +209,9 @@ def _odd_versions(judged: Judged) -> list[OddVersion]:
     return odd_versions(judged.hits, judged.gold, judged.queries)
 
 
-def _said(judged: Judged, hits: Hits, name: str) -> list[Any]:
+def _said(judged: Judged, hits: Hits, name: str, searches: Judged | None) -> list[Any]:
+    if name == SEARCHED:
+        return [] if searches is None else searched(judged, searches)
     if name == SOURCES:
         return returned_sources(judged)
     if name == LEAKS:

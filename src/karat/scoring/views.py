@@ -7,14 +7,28 @@ from typing import Literal
 
 import msgspec
 
-from karat.data.hits import STEPS, step_lists
+from karat.data.hits import SEARCHES, STEPS, step_lists
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric, Relevance
 
 OWN = "topk"  # the final lists of a run
 RAW, ORIGINAL, BM25 = "raw", "topk_original", "bm25"
-# Lists of a query with several searches are `STEPS` (all of them) and `step_lists(1)`, `step_lists(2)` …
-__all__ = ("BM25", "ORIGINAL", "OWN", "RAW", "STEPS", "Level", "Need", "View", "level_of", "route_lists", "step_lists")
+# Lists of a query with several searches are `STEPS` (all of them) and `step_lists(1)`, `step_lists(2)` …. `SEARCHES` is
+# the same as `STEPS`, but also has queries with one search.
+__all__ = (
+    "BM25",
+    "ORIGINAL",
+    "OWN",
+    "RAW",
+    "SEARCHES",
+    "STEPS",
+    "Level",
+    "Need",
+    "View",
+    "level_of",
+    "route_lists",
+    "step_lists",
+)
 
 Level = Literal["chunk", "doc"]
 
@@ -47,8 +61,14 @@ class View(msgspec.Struct, frozen=True):
         return rules.replace(min_score=self.min_score, top_k=self.top_k, no_future=self.no_future)
 
     def of(self, metric: Metric) -> View:
-        """The view that a metric uses: by document if it scores documents."""
-        return self.but(level="doc") if level_of(metric) == "doc" else self
+        """The view that a metric uses: by document if it scores documents, and other lists than the final ones if it
+        scores those. Filters apply to final lists only."""
+        view = self if metric.lists is None or self.lists != OWN else self.over(metric.lists)
+        return view.but(level="doc") if level_of(metric) == "doc" else view
+
+    def over(self, lists: str) -> View:
+        """Other lists of the run, with all their hits."""
+        return self.but(lists=lists, min_score=None, top_k=None)
 
 
 def level_of(metric: Metric) -> Level:

@@ -577,6 +577,7 @@ int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
             if (p == end) return ODD;
             if (asked->kinds[field] == SKIP) {
                 if (!(p = skip_value(p, end, 1))) return ODD;
+                asked->found[field] = OTHER_VALUE;
             } else if (list_of[field] >= 0) {
                 list_t *list = lists + list_of[field];
                 int64_t before = list->count, code;

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from karat.data.audit import Audit
 from karat.data.corpus import Corpus
-from karat.data.hits import Hits
+from karat.data.hits import STEPS, Hits
 from karat.data.text_index import TextIndex, normal_text
 from karat.errors import shorten
 from karat.formats.base import ReadOptions
@@ -69,7 +69,7 @@ class TraceRun(RunLog):
         return None
 
     def may_say(self, column: str) -> bool:
-        return column == "text"
+        return column in ("text", STEPS)
 
     def opening(self) -> dict[str, Any]:
         return {}

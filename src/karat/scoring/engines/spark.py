@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from karat.data.audit import Audit
 from karat.data.corpus import DescribedRun
 from karat.data.gold import Gold
-from karat.data.hits import Hits, Run
+from karat.data.hits import STEPS, Hits, Run
 from karat.data.ids import Ints
 from karat.data.normal_ids import NormalizedRun
 from karat.errors import ConfigError, InputError
@@ -215,7 +215,8 @@ class SparkRun(Run):
         raise InputError(_ON_THE_CLUSTER, code="on-the-cluster", file=self.label, hint=_LOCAL_ONLY)
 
     def may_say(self, column: str) -> bool:
-        return True  # checking would need a session or a job; a missing column costs nothing
+        # Checking would need a session or a job; a missing column costs nothing. Rows of a frame have no steps.
+        return column != STEPS
 
     def look(self, system: str, queries: list[str], places: Ints | None, columns: frozenset[str]) -> Iterator[Hits]:
         """The hits of a few queries, collected here."""
@@ -283,6 +284,9 @@ class SparkLog(SparkRun):
     def __init__(self, label: str, open_: Callable[[], DataFrame], system: str | None) -> None:
         super().__init__(label, lambda: (open_(), {}), system, Layout())
         self._noted = RunLog(label, [])
+
+    def may_say(self, column: str) -> bool:
+        return True
 
     def take_notes(self, notes: Any) -> None:
         self._noted.take_notes(notes)

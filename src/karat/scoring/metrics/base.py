@@ -42,6 +42,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     by_tokens: ClassVar[bool] = True  # whether the cutoff may be a token budget; not where ranks are counted
     needs: ClassVar[frozenset[str]] = frozenset()  # optional columns of hits, or "latency"
     uses_hits: ClassVar[bool] = False  # needs the hits themselves, not only the judged ones
+    lists: ClassVar[str | None] = None  # other lists of the run that it scores instead of the final ones
     aggregate: ClassVar[float | None] = None  # None: the mean over queries; else this quantile
     by_grades: ClassVar[bool] = False  # whether its ceiling depends on nothing but the grades and cutoff of a query
     counts_places: ClassVar[bool] = False  # its value is a number of places: at most k
