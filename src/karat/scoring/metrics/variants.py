@@ -78,9 +78,9 @@ class WorstVariant(OfVariants, frozen=True, kw_only=True):
     two measured queries. `of=hit`, `of=complete` and `of=ndcg` use another metric than recall.
 
     >>> import karat
-    >>> gold = [{"query_id": "q", "gold": ["a"]}, {"query_id": "r", "variant_of": "q"}, {"query_id": "s", "gold": ["b"]}]
-    >>> karat.evaluate({"q": ["a"], "r": ["x"], "s": ["b"]}, gold, ["recall@5", "worst_variant@5"]).means
-    {'recall@5': 0.6666666666666666, 'worst_variant@5': 0.0}
+    >>> gold = [{"query_id": "q", "gold": ["a"]}, {"query_id": "r", "variant_of": "q"}]
+    >>> karat.evaluate({"q": ["a"], "r": ["x"]}, gold, ["recall@5", "worst_variant@5"]).means
+    {'recall@5': 0.5, 'worst_variant@5': 0.0}
     """
 
     name = "worst_variant"
@@ -90,7 +90,7 @@ class WorstVariant(OfVariants, frozen=True, kw_only=True):
 
 
 class VariantSpread(OfVariants, frozen=True, kw_only=True):
-    """The highest minus the lowest recall@k among a query and its variants (`variant_of`): how much the wording matters.
+    """The highest minus the lowest recall@k among a query and its variants (`variant_of`).
 
     One value per group, as in `worst_variant`, which has the same parameters.
 
