@@ -188,7 +188,7 @@ def _show_drift(
     whole = [given] if gold is not None else [[run] for run in given]
     sides = [side for some in whole for side in _sides(some, gold, asked, options, [])]
     found = drift_between(sides, drifts, sampling=named_sampling(options, Sampling()), force=force)
-    periods = as_periods(*sides)
+    periods = as_periods(sides)
     show(found, lambda one: with_audits(drift_report(one), periods), as_json, outputs, None, periods)
     if any(one.invalid for one in found):
         raise SystemExit(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -15,7 +15,7 @@ from karat import __version__
 from karat.data.attributes import cluster_keys, label_order, linked_numbers, segment_members, segment_title
 from karat.data.audit import Audit
 from karat.data.gold import Dataset
-from karat.data.ids import Ints
+from karat.data.ids import Floats, Ints
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError
 from karat.results.comparison.sides import refuse_other_measures, shared_metrics
@@ -94,37 +94,25 @@ class Drift(SavedObject, frozen=True, kw_only=True):
     invalid: list[str] = []  # metrics that are meaningless: ids do not match, scores may be distances, a run was down
 
 
-class _Period(NamedTuple):
-    """The queries of one side that were asked in its period."""
-
-    side: Result
-    at: Ints  # their places in the result
-
-
 def drift_between(
     sides: Sequence[Result], by: Iterable[str], *, sampling: Sampling | None = None, force: bool = False
 ) -> list[Drift]:
     """How two periods differ, by each of the attributes. The runs may have different queries and gold sets."""
-    if len(sides) != 2:
-        raise ConfigError(
-            f"a drift is between two periods, but there are {counted(len(sides), 'run')}",
-            code="not-two-runs",
-            hint="give two runs; if a file has several systems, choose one with --system",
-        )
-    first, other = sides
-    notes = refuse_other_measures(first, other, force)
-    periods = (_Period(first, _own_queries(first, other)), _Period(other, _own_queries(other, first)))
-    notes += _left_out(periods)
+    first, other = periods = as_periods(sides)
+    notes = [*refuse_other_measures(first, other, force), *_notes(sides, periods)]
     metrics = shared_metrics(first, other, notes)
-    kept, doubts = judgeable(metrics, first, other, [other.queries[i] for i in periods[1].at.tolist()])
+    kept, doubts = judgeable(metrics, first, other, other.queries)
     notes += [note if not force else note.replace("not compared", "compared with --force", 1) for note in doubts]
     usable = [metric for metric in (metrics if force else kept) if metric.aggregate is None]
     quantiles = [str(metric) for metric in metrics if metric.aggregate is not None]
     if quantiles:
         notes.append(f"left out: {', '.join(quantiles)} (a quantile is not a sum over kinds).")
     sampling, names = sampling or first.sampling, names_of(sides)
-    return [
-        Drift(
+
+    def of(name: str) -> Drift:
+        also = list(notes)
+        found = _by_kind(periods, name, usable, sampling, also)
+        return Drift(
             karat=__version__,
             by=segment_title(first.gold, name),
             before=names[0],
@@ -133,37 +121,48 @@ def drift_between(
             statistics=sampling.saved(first.cluster),
             units={str(m): m.told_in(first.rules) for m in usable},
             lower_is_better=[str(m) for m in usable if m.direction == "lower"],
-            queries_before=len(periods[0].at),
-            queries_after=len(periods[1].at),
-            metrics=_by_kind(periods, name, usable, sampling, notes),
-            notes=notes,
+            queries_before=len(first.rows),
+            queries_after=len(other.rows),
+            metrics=found,
+            notes=also,
             invalid=[] if force else [str(metric) for metric in metrics if metric not in kept],
         )
-        for name in by
-    ]
+
+    return [of(name) for name in by]
 
 
-def _own_queries(side: Result, other: Result) -> Ints:
-    """Queries of this period. One that the run lacks counts as failed, unless it may belong to the other period."""
+def as_periods(sides: Sequence[Result]) -> tuple[Result, Result]:
+    """Both results with only the queries of their periods. A query that a run lacks counts as failed, unless the other
+    gold set has it too: then it may belong to the other period."""
+    if len(sides) != 2:
+        raise ConfigError(
+            f"a drift is between two periods, but there are {counted(len(sides), 'run')}",
+            code="not-two-runs",
+            hint="give two runs; if a file has several systems, choose one with --system",
+        )
+    first, other = sides
+    return _period(first, other), _period(other, first)
+
+
+def _period(side: Result, other: Result) -> Result:
     lost = side.missing
-    places = [i for i, query in enumerate(side.queries) if query not in lost or query not in other.gold.index]
-    return np.array(places, np.int64)
+    own = [i for i, query in enumerate(side.queries) if query not in lost or query not in other.gold.index]
+    failed = [side.queries[i] for i in own if side.queries[i] in lost]
+    audit, at = Audit.of(entry for entry in side.audit if entry.code not in _ABSENT), np.array(own, np.int64)
+    audit.count("missing_queries", len(failed), failed)
+    return replace(
+        side,
+        rows=side.rows[at],
+        values={name: values[at] for name, values in side.values.items()},
+        votes={name: votes[at] for name, votes in side.votes.items()},
+        audit=audit,
+        memo={},
+    )
 
 
-def as_periods(first: Result, other: Result) -> list[Result]:
-    """Both results, without what their audits say about queries of the other period if they share a gold set."""
-    if first.gold.queries != other.gold.queries:
-        return [first, other]
-    return [
-        replace(side, audit=Audit.of(entry for entry in side.audit if entry.code not in _ABSENT))
-        for side in (first, other)
-    ]
-
-
-def _left_out(periods: tuple[_Period, _Period]) -> list[str]:
-    asked = [{side.queries[i] for i in at.tolist()} for side, at in periods]
-    (first, _), (other, _) = periods
-    neither = (first.missing & other.missing) - asked[0] - asked[1]
+def _notes(sides: Sequence[Result], periods: Sequence[Result]) -> list[str]:
+    asked = [set(period.queries) for period in periods]
+    neither = (sides[0].missing & sides[1].missing) - asked[0] - asked[1]
     notes = []
     if neither:
         verb = "is" if len(neither) == 1 else "are"
@@ -174,9 +173,9 @@ def _left_out(periods: tuple[_Period, _Period]) -> list[str]:
 
 
 def _by_kind(
-    periods: tuple[_Period, _Period], name: str, metrics: list[Metric], sampling: Sampling, notes: list[str]
+    periods: tuple[Result, Result], name: str, metrics: list[Metric], sampling: Sampling, notes: list[str]
 ) -> list[MetricDrift]:
-    labels = [_kinds(side, at, name) for side, at in periods]
+    labels = [_kinds(side, name) for side in periods]
     kinds = sorted({label for some in labels for label in some}, key=label_order)
     numbers = {label: i for i, label in enumerate(kinds)}
     kind = np.array([numbers[label] for some in labels for label in some], np.int64)
@@ -192,36 +191,35 @@ def _by_kind(
             notes.append(f"left out: {metric} (undefined for every query of a period).")
             continue
         seen = Observations(period[there], kind[there], value[there], weight[there], unit[there], len(kinds))
-        ends = [side.columns.ends(metric) for side, _ in periods]
+        ends = [side.columns.ends(metric) for side in periods]
         limits = part_limits(seen, (min(e[0] for e in ends), max(e[1] for e in ends)), sampling)
-        found.append(_metric(str(metric), seen, limits, kinds, metric.told_in(periods[0].side.rules)))
+        found.append(_metric(str(metric), seen, limits, kinds, metric.told_in(periods[0].rules)))
     return found
 
 
-def _kinds(side: Result, at: Ints, name: str) -> list[str]:
+def _kinds(side: Result, name: str) -> list[str]:
     """The kind of each query. Several values of one query are a kind of their own."""
     rows, labels = segment_members(side.gold, name)
     values: dict[int, list[str]] = {}
     for row, label in zip(rows.tolist(), labels, strict=True):
         values.setdefault(row, []).append(label)
-    return [" + ".join(sorted(values[row], key=label_order)) for row in side.rows[at].tolist()]
+    return [" + ".join(sorted(values[row], key=label_order)) for row in side.rows.tolist()]
 
 
-def _units(periods: tuple[_Period, _Period]) -> Ints:
+def _units(periods: tuple[Result, Result]) -> Ints:
     """Which queries are resampled together. The same query or conversation in both periods is one unit."""
     keys = []
-    for side, at in periods:
+    for side in periods:
         shared = (
             [[query] for query in side.gold.queries] if side.cluster is None else cluster_keys(side.gold, side.cluster)
         )
-        keys += [shared[row] for row in side.rows[at].tolist()]
+        keys += [shared[row] for row in side.rows.tolist()]
     return linked_numbers(keys)
 
 
-def _column(period: _Period, metric: Metric) -> tuple[Any, Any]:
-    values = period.side.values[str(metric)][period.at]
-    votes = period.side.votes.get(str(metric))
-    return values, np.ones(len(values)) if votes is None else votes[period.at]
+def _column(side: Result, metric: Metric) -> tuple[Floats, Floats]:
+    values, votes = side.values[str(metric)], side.votes.get(str(metric))
+    return values, np.ones(len(values)) if votes is None else votes
 
 
 def _metric(name: str, seen: Observations, limits: PartLimits, kinds: list[str], unit: str) -> MetricDrift:
