@@ -90,10 +90,9 @@ class Observations(NamedTuple):
         cells, cell, weight, value = 2 * self.kinds, self.cell, self.weight, self.value
         order = np.lexsort((weight, value, cell))  # neither the order of the queries nor their names change a digit
         cell, weight, value, unit = cell[order], weight[order], value[order], self.unit[order]
-        first, number = np.unique(unit, return_index=True, return_inverse=True)[1:]
-        number = np.argsort(np.argsort(first))[number]  # units in the order of their first query
-        counts = np.ones(len(first), np.int64)
-        if len(first) == len(unit):
+        names, number = np.unique(unit, return_inverse=True)
+        counts, single = np.ones(len(names), np.int64), len(names) == len(unit)
+        if single:
             rows = np.column_stack([cell, weight, value])
             starts = np.flatnonzero(np.append(True, (rows[1:] != rows[:-1]).any(axis=1)))
             counts = np.diff(np.append(starts, len(rows)))
@@ -101,6 +100,8 @@ class Observations(NamedTuple):
         table = np.zeros((len(counts), 2 * cells))
         np.add.at(table, (number, cell), weight)
         np.add.at(table, (number, cells + cell), weight * value)
+        if not single:
+            table = table[np.lexsort(table.T)]
         return Sums(counts, table, np.zeros((len(counts), 0)))
 
 

@@ -278,7 +278,7 @@ def _in_words(name: str, change: Effect, mix: float, quality: float, kinds: list
         start = f"{name} {'rose' if change.value > 0 else 'fell'} by {size(change.value, unit)}"
     doubt = "" if change.certain or abs(change.value) <= _NOTHING else " (may be chance)"
     leading = _largest(kinds, mix, lambda row: row.mix.value)
-    grew = "" if leading is None else f", mostly {'more' if leading.share.value > 0 else 'fewer'} {leading.kind}"
+    grew = "" if leading is None else f", mostly {'more' if leading.share.value > 0 else 'less'} {leading.kind}"
     moved = _largest(kinds, quality, lambda row: row.quality.value)
     within = "" if moved is None else f", mostly {moved.kind}"
     return (
