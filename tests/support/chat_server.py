@@ -28,7 +28,7 @@ def code_of(body: dict[str, Any]) -> str:
 
 def bound(said: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     """As a model says it that does what it is told: the deciding field has the code in its name."""
-    deciding = ("grade", "query", "answerable")
+    deciding = ("grade", "query", "answerable", "same")
     return {f"{name}_{code_of(body)}" if name in deciding else name: value for name, value in said.items()}
 
 

@@ -23,7 +23,7 @@ from karat.scoring.options import Options, named_sampling
 from karat.statistics.sampling import Sampling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from karat.options.keywords import EvaluateKeywords
     from karat.report.blocks import Report
@@ -39,6 +39,14 @@ if TYPE_CHECKING:
 @click.option("--gold", "-g", help="Gold set; without it, lists and times of runs are compared.")
 @metric_option
 @options_of(Options, "segments")
+@click.option(
+    "--drift",
+    "drifts",
+    multiple=True,
+    metavar="NAME",
+    help="The runs are two periods with different queries: what changed through the mix of language, topic …, and what "
+    "within each.",
+)
 @click.option("--changes", type=Count(0), default=5, show_default=True, help="Number of changed queries to show.")
 @options_of(LabelOptions, "bounds", "labels", "gold_labels", "max_grade", "gold_scale")
 @click.option("--force", is_flag=True, help="Compare even if dataset version, labels, definitions or settings differ.")
@@ -51,6 +59,7 @@ def command(
     gold: str | None,
     metrics: tuple[str, ...],
     segments: tuple[str, ...],
+    drifts: tuple[str, ...],
     changes: int,
     bounds: bool,
     labels: tuple[str, ...],
@@ -73,6 +82,7 @@ def command(
     karat compare old.jsonl new.jsonl   (without labels: do they return the same lists?)
     karat compare before.json after.json
     karat compare main history:latest
+    karat compare may.jsonl june.jsonl --gold gold.jsonl --drift topic
     karat compare --live old.yaml new.yaml --queries gold.jsonl
     """
     from karat.cli.scoring import check_outputs, load_numpy, show
@@ -88,6 +98,10 @@ def command(
 
     live = take_live(options)
     options = named_options(options) | {"labels": labels}
+    if drifts:
+        _refuse_with_drift({"--segment": segments, "--bounds": bounds, "--live": live["live"]})
+        _show_drift(runs, gold, metrics, drifts, force, as_json, outputs, options)
+        return
     sides_given: list[Any] = list(runs)
     if live["live"]:
         check_outputs(outputs, gold, live["queries"], options=options)
@@ -144,3 +158,41 @@ def _sides(
     else:
         given, judged = list(runs), gold_once(gold, options)
     return [result for run in given for result in results_of(run, judged, metrics, options, consumers=consumers)]
+
+
+def _refuse_with_drift(given: Mapping[str, Any]) -> None:
+    from karat.errors import ConfigError
+
+    for name in (name for name, value in given.items() if value):
+        hint = "--drift language×topic uses both" if name == "--segment" else f"leave out {name}"
+        raise ConfigError(f"--drift and {name} cannot be combined", code="contradiction", hint=hint)
+
+
+def _show_drift(
+    runs: Sequence[str],
+    gold: str | None,
+    metrics: Sequence[str],
+    drifts: Sequence[str],
+    force: bool,
+    as_json: bool,
+    outputs: Sequence[str],
+    options: dict[str, Any],
+) -> None:
+    """Compare two periods. Without a gold set, each run is measured on its own queries."""
+    from karat.cli.scoring import check_outputs, show
+    from karat.history.location import named
+    from karat.report.drift import drift_report
+    from karat.report.sections.audit import with_audits
+    from karat.results.comparison.drift import as_periods, drift_between
+    from karat.scoring.metrics.grammar import parse_metrics
+
+    given = [named(run) or run for run in runs]
+    check_outputs(outputs, *given, gold, options=options)
+    asked = parse_metrics(metrics) if metrics else None
+    whole = [given] if gold is not None else [[run] for run in given]
+    sides = [side for some in whole for side in _sides(some, gold, asked, options, [])]
+    found = drift_between(sides, drifts, sampling=named_sampling(options, Sampling()), force=force)
+    periods = as_periods(sides)
+    show(found, lambda one: with_audits(drift_report(one), periods), as_json, outputs, None, periods)
+    if any(one.invalid for one in found):
+        raise SystemExit(2)

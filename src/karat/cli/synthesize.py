@@ -25,7 +25,8 @@ from karat.systems.synthesize.options import SynthesisOptions
 
 @click.command("synthesize", cls=KaratCommand, short_help="Generate queries with gold from a corpus, using a model.")
 @click.argument("corpus")
-@options_of(SynthesisOptions, "n")
+@click.option("--paraphrase", is_flag=True, help="Rephrase the queries of a gold set, given in place of the corpus.")
+@options_of(SynthesisOptions, "n", "variants")
 @click.option("--output", "-o", default="synthetic.jsonl", show_default=True, metavar="FILE", help="Gold set to write.")
 @click.option("--overwrite", is_flag=True, help="Overwrite an existing file.")
 @options_of(SynthesisOptions, "no_answer_share", "model", *options_in(ModelOptions))
@@ -35,6 +36,7 @@ from karat.systems.synthesize.options import SynthesisOptions
 @table_option
 def command(
     corpus: str,
+    paraphrase: bool,
     output: str,
     overwrite: bool,
     dry_run: bool,
@@ -50,9 +52,13 @@ def command(
     the other queries. Some queries have no answer in the corpus. All are marked as synthetic. Every reply of the model
     is cached, so repeating the command does not pay for it again.
 
+    With --paraphrase, CORPUS is a gold set. The new gold set has its queries, and variants that ask the same in other
+    words (`variant_of`), so that `karat eval` can show how much the wording matters.
+
     \b
     karat synthesize corpus.jsonl -n 200 --model gpt-4.1-mini --dry-run
     karat synthesize docs/ -n 50 --model qwen3 --base-url http://localhost:11434/v1 -o gold.jsonl
+    karat synthesize gold.jsonl --paraphrase --model gpt-4.1-mini -o variants.jsonl
     """
     from pathlib import Path
 
@@ -63,6 +69,7 @@ def command(
     from karat.report.models import synthesis_report
     from karat.results.numbers import counted
     from karat.settings import load_config
+    from karat.systems.synthesize.paraphrase import Paraphrasing
     from karat.systems.synthesize.synthesize import Synthesizing
 
     target = Path(output)
@@ -79,9 +86,13 @@ def command(
             expected="--model NAME",
             hint="use --base-url if the model is not at OpenAI",
         )
+    options = {"prices": load_config().prices, **options}
+    making: Synthesizing | Paraphrasing
     with working("reading"):
-        chunks = read_chunks(corpus, tokens, overlap)
-        making = Synthesizing(chunks, **{"prices": load_config().prices, **options})
+        if paraphrase:
+            making = Paraphrasing(corpus, **options)
+        else:
+            making = Synthesizing(read_chunks(corpus, tokens, overlap), **options)
     done = run_paid(making.estimate(), partial(making.run, target), synthesis_report, dry_run, as_json, outputs)
     if done is None:
         return

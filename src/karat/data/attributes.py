@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import count, product
 from typing import Any, NamedTuple
 
@@ -15,13 +15,14 @@ from karat.data.audit import Audit
 from karat.data.gold import Gold
 from karat.data.ids import Ints
 from karat.data.query_text import count_constraints, count_words
+from karat.data.variants import VARIANT_OF
 from karat.errors import ConfigError, UnknownName, shorten
 
 CONVERSATION = "conversation_id"
 NOT_GIVEN = "(not given)"
 _CONSTRAINTS = ("constraints", "n_constraints", "num_constraints", "constraint_count")
 _LENGTHS = ("short (< 8 words)", "8–15 words", "long (> 15 words)")
-_BETWEEN = " × "
+_BETWEEN, _OR = " × ", " or "
 _LISTS = ("negatives", "forbidden", "hops", "entities")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
@@ -100,10 +101,56 @@ def _part_order(part: str) -> tuple[int, float, str]:
 
 
 def cluster_numbers(gold: Gold, name: str) -> Ints:
-    """A number for each query, the same for queries that belong together; a query without a value is alone."""
+    """A number for each query, the same for queries that belong together; a query without a value is alone.
+
+    With `conversation_id or variant_of`, queries that share either belong together, also by way of others."""
+    if len(_alternatives(gold, name)) > 1:
+        return linked_numbers(cluster_keys(gold, name))
     known: dict[int | str, int] = {}
     keys = (i if value is None else str(value) for i, value in enumerate(attribute(gold, name)))
     return np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
+
+
+def cluster_keys(gold: Gold, name: str) -> list[list[Hashable]]:
+    """For each query, what it shares with the queries that it belongs to; always includes its own id."""
+    columns = [(part, attribute(gold, part)) for part in _alternatives(gold, name)]
+    return [
+        [query, *((part, str(column[row])) for part, column in columns if column[row] is not None)]
+        for row, query in enumerate(gold.queries)
+    ]
+
+
+def linked_numbers(keys: Iterable[list[Hashable]]) -> Ints:
+    """A number for each list of keys, the same for lists that share a key, also by way of other lists.
+
+    >>> linked_numbers([["a", 1], ["b"], ["c", 2], ["d", 1, 2]]).tolist()
+    [0, 1, 0, 0]
+    """
+    owner: dict[Hashable, int] = {}
+    above: list[int] = []
+
+    def first(at: int) -> int:
+        while above[at] != at:
+            above[at] = above[above[at]]
+            at = above[at]
+        return at
+
+    for at, shared in enumerate(keys):
+        above.append(at)
+        for key in shared:
+            one, other = sorted((first(owner.setdefault(key, at)), first(at)))
+            above[other] = one
+    numbers: dict[int, int] = {}
+    return np.array([numbers.setdefault(first(at), len(numbers)) for at in range(len(above))], np.int64)
+
+
+def usual_clusters(gold: Gold) -> str | None:
+    """What makes queries belong together if nothing else is requested: conversations and groups of variants."""
+    return _OR.join(name for name in (CONVERSATION, VARIANT_OF) if name in (*gold.fields, *gold.tags)) or None
+
+
+def _alternatives(gold: Gold, name: str) -> list[str]:
+    return [name] if name in gold.tags or name in gold.fields else name.split(_OR)
 
 
 def attribute_names(gold: Gold, *, from_text: bool = True) -> list[str]:

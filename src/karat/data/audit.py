@@ -215,6 +215,14 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "queries that the reference run does not have, or for which it failed",
         "undefined (null) on rbo and jaccard",
     ),
+    "gold_of_original": (
+        "variants of a query without gold of their own",
+        "the gold of the query that they rephrase (variant_of) counts",
+    ),
+    "lone_variants": (
+        "groups of variants of which fewer than two queries were measured",
+        "undefined (null) on metrics over groups",
+    ),
     "negative_grades": ("gold items with a grade below 0", "treated as unjudged, as trec_eval does"),
 }
 

@@ -23,6 +23,7 @@ from karat.data.ids import (
 )
 from karat.data.packed_ids import first_empty, pack
 from karat.data.passages.passage import Passage
+from karat.data.variants import with_variants
 from karat.errors import InputError, is_whole
 from karat.matching.cover import normalise
 
@@ -113,7 +114,7 @@ class GoldBuilder(msgspec.Struct, eq=False):
         audit.count("large_gold", len(self.queries) if len(self.queries) > _LARGE else 0)
         without_answer = (self.queries[i] for i in np.flatnonzero(no_answer).tolist())
         audit.count("no_answer_queries", int(no_answer.sum()), without_answer)
-        return Gold(
+        gold = Gold(
             queries=self.queries,
             offsets=np.append(0, np.cumsum(counts)),
             items=ids,
@@ -130,6 +131,7 @@ class GoldBuilder(msgspec.Struct, eq=False):
             passages=passages,
             ungraded=ungraded if ungraded.any() else None,
         )
+        return with_variants(gold)
 
     def _error(self, at: int, what: str, **more: Any) -> InputError:
         """An error about query number `at`."""

@@ -29,7 +29,7 @@ _SPAN: dict[str, ValueKind] = {"quote": "other", "start": "other", "end": "other
 ITEMS = ListField("gold", {**_NAMED, "grade": "number", **_SPAN}, "id")
 _NAME_IT = "name a chunk_id; a passage (quote, or start and end) needs the doc_id of its document"
 _TEXTS = ("query", "evidence", "answer", "answer_span", "negatives", "forbidden")
-_FIELDS = (*_TEXTS, "hops", "as_of", "conversation_id", "source", "entities")
+_FIELDS = (*_TEXTS, "hops", "as_of", "conversation_id", "variant_of", "source", "entities")
 
 
 class GoldPart(msgspec.Struct, frozen=True, dict=True):
@@ -82,6 +82,8 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         entry = self.entries[at]
         extras = self.decoder.extras(entry)
         if self.target is not None:
+            if self.target not in extras and entry.variant_of is not None:
+                return []
             if self.target not in extras:
                 hint = did_you_mean(self.target, extras)
                 raise self.error(at, "the target field is missing", code="missing-field", field=self.target, hint=hint)
@@ -89,7 +91,8 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         for name, value in extras.items():
             if TARGET_FIELD.fullmatch(name):
                 return self._as_ids(at, name, value)
-        if all(v is None for v in (entry.hops, entry.evidence, entry.answer, entry.answer_span, entry.no_answer)):
+        elsewhere = (entry.hops, entry.evidence, entry.answer, entry.answer_span, entry.no_answer, entry.variant_of)
+        if all(value is None for value in elsewhere):
             raise self.error(
                 at,
                 "the entry has no gold",

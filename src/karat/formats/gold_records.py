@@ -41,6 +41,7 @@ class GoldEntry(msgspec.Struct, kw_only=True, gc=False):
     as_of: str | int | None = None
     no_answer: bool | None = None
     conversation_id: str | int | None = None
+    variant_of: str | int | None = None  # the query that this one rephrases; what is not given is taken from it
     tier: str | int | None = None
     source: str | list[str] | None = None
     entities: list[str | int | Entity | None] | None = None

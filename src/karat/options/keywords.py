@@ -96,4 +96,5 @@ class SynthesisKeywords(ModelKeywords, total=False):
 
     model: Required[str]
     n: int
+    variants: int
     no_answer_share: float

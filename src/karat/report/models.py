@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from karat.data.prices import Usage, money
 from karat.errors import shorten
@@ -108,13 +109,14 @@ def synthesis_report(done: Synthesis) -> Report:
 
 
 def _queries(done: Synthesis) -> list[Block]:
-    kinds = Counter((_difficulty(query), query["tags"]["type"]) for query in done.queries)
+    kinds = Counter((_difficulty(query), _type(query)) for query in done.queries)
     types = list(dict.fromkeys(kind for _, kind in kinds))
     rows: list[list[Cell]] = [
         [level, *(kinds[level, kind] for kind in types)] for level in dict.fromkeys(level for level, _ in kinds)
     ]
-    some = [[query["tags"]["type"], _difficulty(query), query["query"]] for query in done.queries[:_SHOWN]]
-    shown = [table(["", *map(count, types)], rows), table(["type", "difficulty", "for example"], some)]
+    second = "variant of" if any("variant_of" in query for query in done.queries) else "difficulty"
+    some = [[_type(q), q.get("variant_of") or _difficulty(q), q["query"]] for q in done.queries[:_SHOWN]]
+    shown = [table(["", *map(count, types)], rows), table(["type", second, "for example"], some)]
     return [
         *(shown if rows else [Text("No draft was kept.")]),
         *(Text(f"{note}.", "warning") for note in done.notes),
@@ -122,9 +124,12 @@ def _queries(done: Synthesis) -> list[Block]:
     ]
 
 
-def _difficulty(query: dict[str, object]) -> str:
-    tags = query["tags"]
-    return str(tags.get("difficulty", "no answer")) if isinstance(tags, dict) else ""
+def _type(query: dict[str, Any]) -> str:
+    return str(query["tags"].get("type") or query["tags"].get("wording"))
+
+
+def _difficulty(query: dict[str, Any]) -> str:
+    return "paraphrase" if "variant_of" in query else str(query["tags"].get("difficulty", "no answer"))
 
 
 def _rejected(done: Synthesis) -> list[Block]:

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 import numpy as np
 from msgspec.structs import replace
 
-from karat.data.attributes import CONVERSATION, cluster_numbers, segment_members, segment_titles, with_no_answer
+from karat.data.attributes import (
+    cluster_numbers,
+    segment_members,
+    segment_titles,
+    usual_clusters,
+    with_no_answer,
+)
 from karat.data.audit import Audit
 from karat.data.forbidden import check_rules, read_rules
 from karat.data.gold import Gold
@@ -273,7 +279,7 @@ def _prices(prices: Any) -> Any:
 
 def _cluster(gold: Gold, name: str | None) -> str | None:
     if name is None:
-        return CONVERSATION if CONVERSATION in (*gold.fields, *gold.tags) else None
+        return usual_clusters(gold)
     if name == "none":
         return None
     cluster_numbers(gold, name)  # raises for an unknown name now, not after scoring

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from karat.results.analyses.base import Analyses
+    from karat.results.comparison.drift import Drift
     from karat.results.power import Plan
     from karat.results.queries.triage import Triage
 
@@ -183,15 +184,16 @@ class Result(Presented, Bulk, frozen=True):
         if table is None:
             return self._of_file(asked, view)
         rows = self._rows(view, table.present)
+        taken = slice(None) if len(rows) == len(table.present) else rows  # no copy of all rows
         values: dict[str, Floats] = {}
         votes: dict[str, Floats] = {}
         for metric in asked:
             name, at = str(metric), view.of(metric)
             found = self.data.values.get(at, {}).get(name)
             if found is not None:
-                values[name] = _taken(found, rows)
+                values[name] = found[taken]
                 said = self.data.votes.get(at, {}).get(name)
-                said = None if said is None else _taken(said, rows)
+                said = None if said is None else said[taken]
             elif metric.needs_hits:
                 raise Lacking(f"{name} in the evaluation: it looks at the hits themselves")
             else:
@@ -384,8 +386,7 @@ class Result(Presented, Bulk, frozen=True):
     @cached_property
     def diagnosis(self) -> list[Finding]:
         """What stands out beyond noise, with evidence and what to try."""
-        found: list[Finding] = above("karat.results.diagnosis.diagnose", "findings_of")(self)
-        return found
+        return above("karat.results.diagnosis.diagnose", "findings_of")(self)  # type: ignore[no-any-return]
 
     @property
     def means(self) -> dict[str, float | None]:
@@ -422,15 +423,13 @@ class Result(Presented, Bulk, frozen=True):
 
     def triage(self, most: int = 20) -> Triage:
         """The queries that failed, worst first, with what should have been found and what was found."""
-        found: Triage = above("karat.results.queries.triage", "triage")(self, most)
-        return found
+        return above("karat.results.queries.triage", "triage")(self, most)  # type: ignore[no-any-return]
+
+    def drift(self, before: Result, by: str) -> Drift:
+        """What changed since an earlier period with other queries: the mix of kinds, and scores within kinds."""
+        return above("karat.results.comparison.drift", "drift_between")([before, self], [by])[0]  # type: ignore[no-any-return]
 
     def power(self, against: Result | None = None, *, detect: float = DETECT, power: float = 0.8) -> Plan:
         """The smallest difference this query set can detect, and how many queries `detect` needs."""
         found: Plan = above("karat.results.power", "plan")(self, against, detect=detect, power=power)
         return found
-
-
-def _taken(values: Floats, rows: Ints) -> Floats:
-    """The values of these rows, without a copy if these are all rows."""
-    return values if len(rows) == len(values) else values[rows]

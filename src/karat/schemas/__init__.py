@@ -10,6 +10,7 @@ _KINDS = {
     "clicks": "karat.labels.clicks:ClickModel",
     "comparison": "karat.results.comparison.compare:Comparison",
     "corpus": "karat.formats.corpus:CorpusEntry",
+    "drift": "karat.results.comparison.drift:Drift",
     "gates": "karat.gates.verdict_form:Verdicts",
     "gold": "karat.formats.gold_records:GoldEntry",
     "labels": "karat.labels.files:Label",

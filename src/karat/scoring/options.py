@@ -151,7 +151,7 @@ class Options(Sampling, CountingOptions):
         None,
         "Queries with the same value are resampled together; none: every query is independent.",
         metavar="FIELD",
-        instead="conversation_id, if present",
+        instead="conversation_id and variant_of, if present",
     )
 
     # Other lists for the same queries.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from karat.systems.side_by_side import run_side_by_side as run_side_by_side
     from karat.systems.stress.stress import Stress as Stress
     from karat.systems.stress.stress import stress_test as stress_test
+    from karat.systems.synthesize.paraphrase import paraphrase_gold as paraphrase_gold
     from karat.systems.synthesize.synthesize import Synthesis as Synthesis
     from karat.systems.synthesize.synthesize import synthesize_gold as synthesize_gold
 
@@ -27,6 +28,7 @@ __all__ = [
     "Synthesis",
     "baseline_ladder",
     "make_embedder",
+    "paraphrase_gold",
     "run_retriever",
     "run_side_by_side",
     "stress_test",
@@ -40,6 +42,7 @@ _WHERE = {
     "Synthesis": "karat.systems.synthesize.synthesize",
     "baseline_ladder": "karat.systems.ladder",
     "make_embedder": "karat.retrievers.dense",
+    "paraphrase_gold": "karat.systems.synthesize.paraphrase",
     "run_retriever": "karat.systems.run",
     "run_side_by_side": "karat.systems.side_by_side",
     "stress_test": "karat.systems.stress.stress",

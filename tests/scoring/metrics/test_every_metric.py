@@ -23,6 +23,7 @@ from karat.results.summary import SummaryRow
 from karat.scoring.metrics.against_run import AgainstRun
 from karat.scoring.metrics.base import Relevance
 from karat.scoring.metrics.evidence import AnswerContainment, EvidenceMetric
+from karat.scoring.metrics.variants import OfVariants
 
 Record = dict[str, Any]
 Gold = dict[str, dict[str, float]]
@@ -534,11 +535,11 @@ def test_a_missing_query(world: World, grade: float) -> None:
 
 
 def worst_value(metric: karat.Metric, grade: float) -> float | None:
-    """None where the item is not relevant to the metric, and for a rank: it has no worst value."""
+    """None where the item is not relevant to the metric, for a rank, which has no worst value, and over groups."""
     worst = metric.range[0] if metric.direction == "higher" else metric.range[1]
     if isinstance(metric, (*BY_TEXT, AgainstRun)):
         return worst
-    if not isinstance(metric, Relevance) or math.isinf(worst):
+    if not isinstance(metric, Relevance) or isinstance(metric, OfVariants) or math.isinf(worst):
         return None
     return worst if metric.rel is None or grade >= metric.rel else None
 

@@ -98,13 +98,7 @@ def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
         *_different_labels(first, other),
         *_unfiltered(first, other),
     ]
-    if problems and not force:
-        raise ConfigError(
-            "these results are not comparable: " + "; ".join(problems),
-            code="not-comparable",
-            hint="--force compares them anyway",
-        )
-    notes = [f"compared with --force although {problem}." for problem in problems]
+    notes = _refused(problems, force)
     if first.rules.scores != other.rules.scores:
         read = [side.rules.scores or "as logged" for side in (first, other)]
         notes.append(f"the scores of the baseline are read {read[0]}, those of the candidate {read[1]}.")
@@ -116,6 +110,23 @@ def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
     if len(hashes) > 1 and not problems:
         notes.append("the gold sets have different content, but their versions do not differ.")
     return notes
+
+
+def refuse_other_measures(first: Result, other: Result, force: bool) -> list[str]:
+    """The same for runs with different queries, whose gold sets may differ as well."""
+    same = replace(other, rules=other.rules.replace(missing=first.rules.missing))  # a query may be of another period
+    checks = (_different_lists, _different_definitions, _different_labels, _unfiltered)
+    return _refused([problem for check in checks for problem in check(first, same)], force)
+
+
+def _refused(problems: list[str], force: bool) -> list[str]:
+    if problems and not force:
+        raise ConfigError(
+            "these results are not comparable: " + "; ".join(problems),
+            code="not-comparable",
+            hint="--force compares them anyway",
+        )
+    return [f"compared with --force although {problem}." for problem in problems]
 
 
 def _lacking(name: str, side: Result, done: str) -> str:

@@ -20,9 +20,9 @@ from karat.systems.synthesize import prompts
 from karat.systems.synthesize.prompts import KINDS, Kind
 
 LOOKED_AT = 5  # chunks to search for the answer to a query without one
-_AGAIN = "Answer with one JSON object only."
+AGAIN = "Answer with one JSON object only."
 _LEAST = 60  # letters and digits of a usable chunk
-_LONGEST = 400  # characters of a query
+LONGEST = 400  # characters of a query
 _POINTS_AT_IT = re.compile(
     r"\b(this|the|that|above|given|provided) (passage|excerpt|paragraph|snippet|text above|context)\b", re.I
 )
@@ -55,7 +55,7 @@ class Maker:
             request = self.request(wish)
             name = bound("query", request.code)
             draft, _ = converse(
-                self._client, request, lambda said: read_draft(said, name, passage, wish.has_answer), _AGAIN
+                self._client, request, lambda said: read_draft(said, name, passage, wish.has_answer), AGAIN
             )
             if draft is None:
                 asked = wish.kind.type if wish.has_answer else "without an answer"
@@ -76,7 +76,7 @@ class Maker:
         passages = list(map(self._passage, chunks))
         request = prompts.try_to_answer(draft.query, passages)
         name = bound("answerable", request.code)
-        tried, _ = converse(self._client, request, lambda said: read_tried(said, name, passages), _AGAIN)
+        tried, _ = converse(self._client, request, lambda said: read_tried(said, name, passages), AGAIN)
         if not wish.has_answer:
             return "has an answer after all" if tried.answerable else ""
         if not tried.answerable:
@@ -140,19 +140,19 @@ class Tried(NamedTuple):
 
 def read_draft(answer: str, name: str, passage: str, has_answer: bool) -> Draft | None:
     """Read a draft; None if the model found no such query. `name`: the field of the query in this reply."""
-    said = _only(answer, name)
+    said = answer_with(answer, name)
     if said[name] is None:
         return None
-    query = _line(said, name)
-    if not 3 <= len(query) <= _LONGEST:
-        raise UnusableReply(f"a query has 3 to {_LONGEST} characters")
+    query = line_in(said, name)
+    if not 3 <= len(query) <= LONGEST:
+        raise UnusableReply(f"a query has 3 to {LONGEST} characters")
     if _POINTS_AT_IT.search(query):
         raise UnusableReply("the query speaks of the passage, which nobody has who asks it")
     if len(query.split()) >= _COPIED and normalise(query).rstrip("?!. ") in normalise(passage):
         raise UnusableReply("the query is copied from the passage")
     if not has_answer:
         return Draft(query)
-    reply, quote = _line(said, "answer"), _line(said, "quote")
+    reply, quote = line_in(said, "answer"), line_in(said, "quote")
     if not reply:
         raise UnusableReply("the answer is missing")
     if not is_quote(quote, passage):
@@ -161,10 +161,10 @@ def read_draft(answer: str, name: str, passage: str, has_answer: bool) -> Draft 
 
 
 def read_tried(answer: str, name: str, passages: Sequence[str]) -> Tried:
-    said = _only(answer, name)
+    said = answer_with(answer, name)
     if not isinstance(said[name], bool):
         raise UnusableReply(f"{name} is neither true nor false")
-    tried = Tried(said[name], _line(said, "answer"), _line(said, "quote"))
+    tried = Tried(said[name], line_in(said, "answer"), line_in(said, "quote"))
     if tried.answerable and not any(is_quote(tried.quote, passage) for passage in passages):
         raise UnusableReply("the quote does not stand in a passage word for word")
     return tried
@@ -186,7 +186,7 @@ def _words(text: str) -> set[str]:
     return set(_WORD.findall(normalise(text)))
 
 
-def _only(answer: str, name: str) -> dict[str, Any]:
+def answer_with(answer: str, name: str) -> dict[str, Any]:
     found = answers_in(answer, name)
     if not found:
         raise UnusableReply(f"there is no JSON object with {name}")
@@ -195,6 +195,6 @@ def _only(answer: str, name: str) -> dict[str, Any]:
     return found[0]
 
 
-def _line(said: dict[str, Any], name: str) -> str:
+def line_in(said: dict[str, Any], name: str) -> str:
     value = said.get(name)
     return printable(" ".join(value.split())) if isinstance(value, str) else ""

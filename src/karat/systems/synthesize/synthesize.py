@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from karat.options.keywords import SynthesisKeywords
 
 _DRAFTS = 4  # per query, before giving up
-_EXAMPLES = 3
+EXAMPLES = 3
 
 
 class Synthesis(SavedObject, frozen=True, kw_only=True):
@@ -149,7 +149,7 @@ class Synthesizing:
             seed=self._seed,
             drafts=drafts,
             rejected=dict(Counter(made.rejected for made in rejected).most_common()),
-            rejected_examples=[f"{made.rejected}: {shorten(made.about, 120)}" for made in rejected[:_EXAMPLES]],
+            rejected_examples=[f"{made.rejected}: {shorten(made.about, 120)}" for made in rejected[:EXAMPLES]],
             spending=self.client.spending(self.prices),
             seconds=seconds,
             notes=notes,
