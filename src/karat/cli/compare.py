@@ -190,7 +190,7 @@ def _show_drift(
     check_outputs(outputs, *given, gold, options=options)
     asked = parse_metrics(metrics) if metrics else None
     whole = [given] if gold is not None else [[run] for run in given]
-    sides = [side for some in whole for side in _sides(some, gold, asked, options, [])]
+    sides = [side for some in whole for side in _sides(some, gold, asked, options, [], texts=False)]
     found = drift_between(sides, drifts, sampling=named_sampling(options, Sampling()), force=force)
     periods = as_periods(sides)
     show(found, lambda one: with_audits(drift_report(one), periods), as_json, outputs, None, periods)

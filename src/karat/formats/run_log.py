@@ -69,7 +69,7 @@ class RunLog(Run):
     """Records of a run log, from a file or from memory."""
 
     score_field: str | None = None  # the records' name for scores, where a map renamed them
-    watched: str | None = None
+    watched: frozenset[str] = frozenset()
     _watches: bool = True  # whether reading notices a column that was not requested
 
     def __init__(
