@@ -141,6 +141,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "counted as allowed: a field is missing or cannot be compared",
     ),
     "estimated_tokens": ("hits without a token count", "estimated from their text, 4 bytes per token"),
+    "unsized_queries": (
+        "queries with a hit that has neither tokens nor text",
+        "left out of metrics by tokens (null)",
+    ),
     "unpriced_queries": ("queries whose cost is unknown", "undefined (null); complete the price table or the log"),
     "untimed_searches": ("searches without latency_ms in their step", "left out of the times by search"),
     "unpriced_searches": (

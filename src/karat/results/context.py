@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -14,6 +14,8 @@ from karat.results.diagnosis.finding import Finding
 from karat.results.summary import SummaryRow
 from karat.results.sweep import Sweep
 from karat.scoring.extra_labels import Labelling
+from karat.scoring.judged import Rules
+from karat.scoring.metrics.base import Metric
 from karat.scoring.unjudged import OpenPart
 from karat.scoring.views import Level
 
@@ -47,10 +49,12 @@ class Context(msgspec.Struct, frozen=True):
     routes: tuple[str, ...] = ()  # sources with a run that searched only them
     sourced: bool = False  # hits may have a source
     stepped: bool = False  # queries may have several searches
+    sized: bool = False  # hits have tokens
     no_bm25: str | None = None  # why there are no BM25 lists although there is a corpus
     analysed: bool = False  # whether the pass collected what analyses need
     opened: Mapping[str, Mapping[Level, list[OpenPart]]] = {}  # system → its unjudged hits
 
     def setup(self, gold: Gold, rules: Rules, metrics: list[Metric]) -> Setup:
         """What is known before the run is read."""
-        return Setup(gold, rules, metrics, self.corpus, self.labelling, self.routes, self.sourced, self.stepped)
+        said = {"sourced": self.sourced, "stepped": self.stepped, "sized": self.sized}
+        return Setup(gold, rules, metrics, self.corpus, self.labelling, self.routes, **said)

@@ -46,6 +46,7 @@ class Setup(msgspec.Struct, frozen=True):
     routes: tuple[str, ...]  # sources with a run that searched only them
     sourced: bool = False  # hits may have a source
     stepped: bool = False  # queries may have several searches
+    sized: bool = False  # hits have tokens
 
     @property
     def own(self) -> View:
