@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from karat.data.corpus import Corpus
-from karat.results.analyses.base import Setup
+from karat.data.gold import Gold
+from karat.results.analyses.base import Analyses, Setup
 from karat.results.diagnosis.bands import Reading
 from karat.results.diagnosis.finding import Finding
 from karat.results.summary import SummaryRow
@@ -18,12 +19,6 @@ from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
 from karat.scoring.unjudged import OpenPart
 from karat.scoring.views import Level
-
-if TYPE_CHECKING:
-    from karat.data.gold import Gold
-    from karat.results.analyses.base import Analyses
-    from karat.scoring.judged import Rules
-    from karat.scoring.metrics.base import Metric
 
 
 class Precomputed(msgspec.Struct, frozen=True):
