@@ -304,6 +304,18 @@ def _text_of_a_hash(view: Saved, tables: Saved) -> None:
     tables["hashes"] = {"5": ["no hash"]}
 
 
+def _top_of_other_queries(view: Saved, tables: Saved) -> None:
+    tables["hashes"]["top 1"] = tables["hashes"]["top 1"][:-1]
+
+
+def _more_hits_than_places(view: Saved, tables: Saved) -> None:
+    tables["hashes"]["top count"] = ["f" * 16] * len(tables["hashes"]["top count"])
+
+
+def _no_count_of_hits(view: Saved, tables: Saved) -> None:
+    del tables["hashes"]["top count"]
+
+
 def _short_column(view: Saved, tables: Saved) -> None:
     view["columns"] = {"distinct_docs@5": [1.0]}
 
@@ -330,6 +342,9 @@ def _unknown_lists(view: Saved, tables: Saved) -> None:
         _no_grades,
         _no_kinds,
         _text_of_a_hash,
+        _top_of_other_queries,
+        _more_hits_than_places,
+        _no_count_of_hits,
         _short_column,
         _unknown_lists,
     ],

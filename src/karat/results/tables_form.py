@@ -183,12 +183,12 @@ def _restored(saved: SavedTables, system: str, gold: Gold, missing: frozenset[st
             if columns:
                 into[one.view] = {name: _column(column, size) for name, column in columns.items()}
     hashes = None
-    if "all" in saved.hashes:
+    first = {name: from_hexadecimal(column) for name, column in saved.hashes.items() if name.startswith("top ")}
+    if len(saved.hashes) > len(first):
         names = (*map(str, DEPTHS), "all")
         if any(len(saved.hashes[name]) != size for name in names):
             raise ValueError("hashes of lists")
         hashes = np.column_stack([from_hexadecimal(saved.hashes[name]) for name in names])
-    first = {name: from_hexadecimal(column) for name, column in saved.hashes.items() if name.startswith("top ")}
     tops = restored_lists(first, size)
     return RunData(system, tables, values, votes, hashes=hashes, tops=tops, missing=missing)
 

@@ -164,11 +164,13 @@ def _moved(paired: Paired) -> tuple[Bools, Bools]:
 
 
 def _named(queries: Sequence[str], which: Bools | None) -> list[str]:
-    return [] if which is None else [queries[i] for i in np.flatnonzero(which)[:_EXAMPLES].tolist()]
+    """The first by name, so that the order of the queries changes nothing."""
+    return [] if which is None else sorted(queries[i] for i in np.flatnonzero(which).tolist())[:_EXAMPLES]
 
 
 def _least(first: Result, queries: Sequence[str], values: Floats) -> list[LeastAlike]:
-    found = [i for i in np.argsort(values, kind="stable")[:_EXAMPLES].tolist() if values[i] < 1]
+    unlike = np.flatnonzero(values < 1).tolist()
+    found = sorted(unlike, key=lambda i: (values[i], queries[i]))[:_EXAMPLES]
     gold = first.gold
     return [LeastAlike(queries[i], gold.text(gold.index[queries[i]]), float(values[i])) for i in found]
 
