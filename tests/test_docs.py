@@ -23,7 +23,9 @@ from karat.formats.convert import TARGETS
 from karat.formats.read import REGISTRY
 from karat.gates.criteria import CriteriaFile, Gate, parse_gate, read_criteria
 from karat.labels.files import Label, PoolEntry
+from karat.report.drift import drift_report
 from karat.report.export import to_json
+from karat.report.renderers.markdown import render_markdown
 from karat.scoring.metrics.reference import reference
 from karat.settings import Config, fields, load_config
 
@@ -142,9 +144,47 @@ def test_the_code_about_statistics_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert names["result"].segments.height > 0
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize("name", ["rechunking", "overlap"])
 def test_the_example_of_a_page_prints_what_the_page_shows(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / f"{name}.md").read_text()
+=======
+def test_the_example_of_paraphrases_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "paraphrases.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    Path("gold.jsonl").write_text(re.findall(r"```json\n(.*?)```", page, re.S)[0])
+    names: dict[str, Any] = {}
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    exec(block, names)
+    for expression, said in re.findall(r"^(\S.*?) +# ([\d.]+|'q1')", block, re.M):
+        assert repr(eval(expression, names)) == said
+
+
+def test_the_example_of_a_drift_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "drift.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    gold = []
+    for name, billing, right in (("may", 20, 13), ("june", 50, 28)):
+        run = []
+        for i in range(100):
+            topic, found = ("billing", i < right) if i < billing else ("setup", (i - billing) % 10 > 0)
+            gold.append({"query_id": f"{name}{i}", "gold": [f"{name}{i}"], "topic": topic})
+            run.append({"query_id": f"{name}{i}", "topk": [{"chunk_id": f"{name}{i}" if found else "x"}]})
+        Path(f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run))
+    Path("gold.jsonl").write_text("".join(json.dumps(line) + "\n" for line in gold))
+    names: dict[str, Any] = {}
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    exec(block, names)
+    assert names["recall"].in_words in " ".join(page.replace("\n> ", " ").split())
+    shown = render_markdown(drift_report(names["drift"])).replace("\\", "")
+    rows = [line for line in page.splitlines() if line.startswith(("| billing", "| setup"))]
+    assert len(rows) == 2
+    assert [row for row in rows if row not in shown] == []
+
+
+def test_the_example_of_rechunking_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "rechunking.md").read_text()
+>>>>>>> 4f9c8ed (Docs of paraphrases and drift, with examples that tests run; coverage of the intervals of a drift)
     (block,), (shown,) = (re.findall(rf"```{kind}\n(.*?)```", page, re.S) for kind in ("python", "text"))
     exec(block, {})
     assert capsys.readouterr().out == shown

@@ -74,7 +74,7 @@ def test_a_gold_set_with_variants(server: Any, karat_command: Command) -> None:
         "paraphrase",
         7,
     )
-    assert made.text(at) == "What does a return cost? (is one)"
+    assert made.text(at) == f"{ENTRIES[1]['query']} (is one)"
     assert made.fields["provenance"][at] == {"synthetic": True, "model": "m", "prompt_version": REPHRASING}
     assert karat.read_gold("gold.jsonl").dataset.version != made.dataset.version
 

@@ -16,6 +16,7 @@ from karat.report.build import evaluation_report
 from karat.report.cells import write_cell
 from karat.report.export import to_json
 from karat.results.comparison.compare import compare_results
+from karat.results.comparison.drift import drift_between
 from karat.results.diagnosis.diagnose import diagnose
 from karat.results.power import plan
 from karat.results.queries.triage import triage
@@ -97,6 +98,13 @@ SETTINGS: dict[str, Case] = {
     "a rule with two numbers": evaluate(forbid=["level > 1, 2"]),
     "a rule that fits nothing": evaluate(gold=[{"query_id": "q1", "gold": ["a"], "type": "x"}], no_answer="type=Null"),
     "a rule that contradicts gold": evaluate(gold=[{"query_id": "q1", "gold": ["a"], "type": "x"}], no_answer="type=x"),
+    "a variant of an unknown query": evaluate(
+        gold=[{"query_id": "q1", "gold": ["a"]}, {"query_id": "q2", "variant_of": "q3"}]
+    ),
+    "two queries that are variants of each other": evaluate(
+        gold=[{"query_id": a, "gold": ["a"], "variant_of": b} for a, b in (("q1", "q2"), ("q2", "q1"))]
+    ),
+    "a drift of one run": lambda: drift_between([karat.evaluate({"q1": ["a"]}, {"q1": ["a"]})], ["topic"]),
     "an engine that is not there": lambda: find_engine("proceses"),
     "an engine that is not one": lambda: find_engine(5),
     "documents by a pattern without a group": evaluate(doc_of="(?:x)"),
