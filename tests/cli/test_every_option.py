@@ -116,6 +116,7 @@ GIVEN: dict[str, tuple[list[str], list[str]]] = {
     "original": (["--original", "old.jsonl"], []),
     "routes": (["--route", "faq=old.jsonl"], []),
     "quality": (["--quality", "quality.jsonl"], []),
+    "context": (["--context", "1000tok"], []),
     "target_false_evidence": (["--target-false-evidence", "0.5"], []),
     "method": (["--interval", "strict"], []),
     "level": (["--confidence", "0.5"], []),

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @ranking_options
 @options_of(Options, "corpus_size")
 @options_of(LabelOptions, "bounds", "labels", "gold_labels", "calibration", "borrow", "pool", "max_grade", "gold_scale")
-@options_of(Options, "bm25", "raw", "rerank_depth", "original", "routes", "target_false_evidence", "quality")
+@options_of(Options, "bm25", "raw", "rerank_depth", "original", "routes", "target_false_evidence", "quality", "context")
 @statistics_options
 @click.option("--brief", is_flag=True, help="Print only scores and notable findings.")
 @click.option("--explain", is_flag=True, help="Print every table.")

@@ -34,7 +34,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
             "no_relevant",
             "doc_of",
         ),
-        *("normalize_ids", "no_answer", "fuzzy_threshold", "rerank_depth", "target_false_evidence"),
+        *("normalize_ids", "no_answer", "fuzzy_threshold", "rerank_depth", "target_false_evidence", "context"),
     ),
     "Extra labels": (*("labels", "gold_labels", "calibration", "bounds", "pool", "borrow", "max_grade", "gold_scale"),),
     "Statistics": ("level", "method", "resamples", "seed", "cluster"),

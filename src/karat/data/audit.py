@@ -141,6 +141,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "counted as allowed: a field is missing or cannot be compared",
     ),
     "estimated_tokens": ("hits without a token count", "estimated from their text, 4 bytes per token"),
+    "unsized_queries": (
+        "queries with a hit that has neither tokens nor text",
+        "left out of metrics by tokens (null)",
+    ),
     "unpriced_queries": ("queries whose cost is unknown", "undefined (null); complete the price table or the log"),
     "doc_level_gold": ("gold items matched by document, not by chunk", "first chunk of the document counts"),
     "passages_found": ("passages of documents in the gold set", "matched by the chunks that hold them"),

@@ -184,6 +184,7 @@ class Run(ABC):
     label: str = "run"
     threaded: bool = False  # whether reading uses several cores by itself
     overlap_hint: str = "name the field with the gold set's ids: --map query_id=FIELD"  # if no query is in the gold set
+    knows_columns: bool = True  # whether `may_say` knows; otherwise it always says True
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.label!r})"

@@ -81,6 +81,8 @@ class OutputRun(RunLog):
     def _like(self, records: Any, hits: str, *, needed: bool) -> RunLog:
         return OutputRun(self.label, records, self._system, hits, needed=needed)
 
+    knows_columns = False
+
     def may_say(self, column: str) -> bool:
         return True  # hits may be in a string, and all of their data is always read
 

@@ -27,6 +27,7 @@ class LadderKeywords(TypedDict, total=False):
     fuzzy_threshold: float
     target_false_evidence: float
     rerank_depth: int | None
+    context: str | None
     corpus_size: int | None
     method: Method
     level: float

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from karat.data.corpus import Corpus
+from karat.data.gold import Gold
+from karat.results.analyses.base import Analyses, Setup
 from karat.results.diagnosis.bands import Reading
 from karat.results.diagnosis.finding import Finding
 from karat.results.summary import SummaryRow
 from karat.results.sweep import Sweep
 from karat.scoring.extra_labels import Labelling
+from karat.scoring.judged import Rules
+from karat.scoring.metrics.base import Metric
 from karat.scoring.unjudged import OpenPart
 from karat.scoring.views import Level
-
-if TYPE_CHECKING:
-    from karat.results.analyses.base import Analyses
 
 
 class Precomputed(msgspec.Struct, frozen=True):
@@ -42,6 +43,11 @@ class Context(msgspec.Struct, frozen=True):
     labelling: Labelling = msgspec.field(default_factory=Labelling)
     routes: tuple[str, ...] = ()  # sources with a run that searched only them
     sourced: bool = False  # hits may have a source
+    sized: bool = False  # hits have tokens
     no_bm25: str | None = None  # why there are no BM25 lists although there is a corpus
     analysed: bool = False  # whether the pass collected what analyses need
     opened: Mapping[str, Mapping[Level, list[OpenPart]]] = {}  # system → its unjudged hits
+
+    def setup(self, gold: Gold, rules: Rules, metrics: list[Metric]) -> Setup:
+        """What is known before the run is read."""
+        return Setup(gold, rules, metrics, self.corpus, self.labelling, self.routes, self.sourced, self.sized)

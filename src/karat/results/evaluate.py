@@ -35,6 +35,7 @@ from karat.scoring.extra_labels import Labelling
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.against_run import AgainstRun
 from karat.scoring.metrics.base import Metric
+from karat.scoring.metrics.context import has_tokens
 from karat.scoring.metrics.grammar import parse_metric, parse_metrics
 from karat.scoring.options import Options
 from karat.scoring.peers import metrics_like, options_like
@@ -175,6 +176,7 @@ def _evaluation(
             labelling=labelling,
             routes=tuple(routes),
             sourced=may_analyse and may_say_source(logged, corpus),
+            sized=may_analyse and len(gold.queries) <= KEEP_LISTS and has_tokens(logged, corpus),
             analysed=analysed,
         ),
         normal=normal,

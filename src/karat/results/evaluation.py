@@ -18,7 +18,7 @@ from karat.data.normal_ids import IdNormalizer, NormalizedRun, near_queries
 from karat.data.passages.resolve import in_corpus, resolve
 from karat.errors import InputError, NoOverlap, shorten
 from karat.formats.spill import HeldRun, Spilling
-from karat.results.analyses.base import Consumer, Setup, needs_of_analyses
+from karat.results.analyses.base import Consumer, needs_of_analyses
 from karat.results.bm25_baseline import NoWordSearch, WordSearch, mark_depth
 from karat.results.context import Context
 from karat.results.queries.lists import ListReader
@@ -103,9 +103,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
     def _plan(self, consumers: Sequence[Consumer]) -> Need:
         """The union of all needs."""
         context = self.context
-        setup = Setup(
-            self.gold, self.rules, self.asked, context.corpus, context.labelling, context.routes, context.sourced
-        )
+        setup = context.setup(self.gold, self.rules, self.asked)
         every = [Need(metrics=(*self.asked, *self.background)), *(declare(setup) for declare in consumers)]
         if context.analysed and BM25 in self.lent:
             shown = Need.union(every).metrics

@@ -94,9 +94,7 @@ class Result(Presented, Bulk, frozen=True):
     @property
     def setup(self) -> Setup:
         """What was known before the run was read."""
-        return Setup(
-            self.gold, self.rules, self.metrics, self.corpus, self.labelling, self.context.routes, self.context.sourced
-        )
+        return self.context.setup(self.gold, self.rules, self.metrics)
 
     @cached_property
     def depths(self) -> Ints:

@@ -149,6 +149,11 @@ class Judged(Bulk, frozen=True):
         counts, known = np.zeros(self.n, np.int64), np.ones(self.n, np.bool_)
         if self.hits is None:
             return counts, known
+        if not np.isnan(self._logged_tokens).any():
+            inside = np.cumsum(self._logged_tokens if self.order is None else self._logged_tokens[self.order])
+            before = np.concatenate([[0.0], inside])[self.hits.offsets]
+            of = np.repeat(np.arange(self.n), self.depth)
+            return self.per_query(of[inside - before[of] <= budget]).astype(np.int64), known
         starts = self.hits.offsets.tolist()
         for query in range(self.n):
             left = budget
@@ -160,6 +165,25 @@ class Judged(Bulk, frozen=True):
                 left -= size
                 counts[query] += 1
         return counts, known
+
+    @cached_property
+    def _logged_tokens(self) -> Floats:
+        """Tokens of every hit as logged, NaN where they are not."""
+        assert self.hits is not None
+        said = self.hits.columns.get("tokens")
+        if said is None:
+            return np.full(self.hits.offsets[-1], np.nan)
+        if set(map(type, said)) <= {int} and min(said, default=0) >= 0:  # the usual case
+            return np.array(said, np.float64)
+        return np.array([np.nan if one is None else _whole(one) for one in said], np.float64)
+
+    def tokens_of(self, rows: Ints) -> Floats:
+        """Tokens of some hits, NaN where unknown."""
+        sizes = self._logged_tokens[rows]
+        for at in np.flatnonzero(np.isnan(sizes)).tolist():
+            size = self._tokens(int(rows[at]))
+            sizes[at] = np.nan if size is None else size
+        return sizes
 
     def _tokens(self, row: int) -> int | None:
         """Tokens of one hit: as logged, else estimated from its text."""

@@ -6,6 +6,7 @@ generated from these lists. The command line loads them at every start: nothing 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -92,12 +93,25 @@ class CountingOptions(OptionList):
         instead="as logged, else 50",
         wrong="the reranker's depth must be 1 or more",
     )
+    context: str | None = option(
+        None,
+        "Hits that go to the model: the first 10, or as many as fit into 4000tok. Shows recall over tokens, where the "
+        "relevant hits are in the context, and how much of it repeats.",
+        metavar="K|TOKENStok",
+        instead="the first k, if hits have tokens",
+    )
     corpus_size: int | None = option(
         None,
         "Number of items in the corpus, for the random floor.",
         ge=1,
         wrong="the corpus size must be 1 or more",
     )
+
+    def check(self) -> None:
+        super().check()
+        if self.context is not None and not re.fullmatch(r"0*[1-9]\d{0,11}( ?tok)?", str(self.context), re.I | re.A):
+            what, expected = "invalid size of a context", "a number of hits such as 10, or of tokens such as 4000tok"
+            raise ConfigError(what, code="bad-context", expected=expected, got=self.context)
 
 
 class Options(Sampling, CountingOptions):

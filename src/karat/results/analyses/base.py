@@ -45,6 +45,7 @@ class Setup(msgspec.Struct, frozen=True):
     labelling: Labelling  # labels in addition to the gold set, and whether bounds are requested
     routes: tuple[str, ...]  # sources with a run that searched only them
     sourced: bool = False  # hits may have a source
+    sized: bool = False  # hits have tokens
 
     @property
     def own(self) -> View:

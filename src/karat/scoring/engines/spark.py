@@ -214,6 +214,8 @@ class SparkRun(Run):
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         raise InputError(_ON_THE_CLUSTER, code="on-the-cluster", file=self.label, hint=_LOCAL_ONLY)
 
+    knows_columns = False
+
     def may_say(self, column: str) -> bool:
         return True  # checking would need a session or a job; a missing column costs nothing
 

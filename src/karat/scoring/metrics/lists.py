@@ -109,21 +109,23 @@ class Novelty(Metric, frozen=True, kw_only=True):
     def score(self, judged: Judged) -> Floats:
         if judged.hits is None or "text" not in judged.hits.columns:
             return np.full(judged.n, np.nan)
-        texts = judged.hits.columns["text"]
-        fresh, shown = np.zeros(judged.n), np.zeros(judged.n)
+        query, rows = judged.top(self.limit(judged))
+        return share(judged.per_query(query, self.new_hits(judged, query, rows)), judged.per_query(query))
+
+    def new_hits(self, judged: Judged, query: Ints, rows: Ints) -> Floats:
+        """For hits in ranking order, 1 for each whose text is new and 0 for one that repeats; NaN without a text."""
+        texts = [] if judged.hits is None else judged.hits.columns.get("text", [])
+        new = np.full(len(rows), np.nan)
         seen: set[tuple[str, ...]] = set()
         last = -1
-        for query, row in zip(*(a.tolist() for a in judged.top(self.limit(judged))), strict=True):
-            if query != last:
-                seen, last = set(), query
-            if texts[row] is None:
-                fresh[query] = np.nan
-                continue
-            shingles = self._shingles(texts[row])
-            shown[query] += 1
-            fresh[query] += len(shingles & seen) < self.threshold * max(len(shingles), 1)
-            seen |= shingles
-        return share(fresh, shown)
+        for at, (of, row) in enumerate(zip(query.tolist(), rows.tolist(), strict=True)):
+            if of != last:
+                seen, last = set(), of
+            if texts and texts[row] is not None:
+                shingles = self._shingles(texts[row])
+                new[at] = len(shingles & seen) < self.threshold * max(len(shingles), 1)
+                seen |= shingles
+        return new
 
     def _shingles(self, text: str) -> set[tuple[str, ...]]:
         words = _WORD.findall(text.lower())
