@@ -183,6 +183,7 @@ COMPARISONS: dict[str, Case] = {
     "a run as gold with two systems": lambda: karat.evaluate(
         RUN, karat.read_run([{"query_id": "q1", "system": system, "topk": ["a"]} for system in ("hnsw", "exact")])
     ),
+    "a context that is no size": evaluate(context="4k"),
     "a metric that was left out": lambda: karat.compare(*_one_down(), ["mrr"])["mrr"],
     "one run": lambda: compare_results([karat.evaluate(RUN, GOLD, ["mrr"])]),
     "no query in common": lambda: karat.compare({"p": ["a"]}, {"q": ["a"]}, {"p": ["a"], "q": ["a"]}, missing="skip"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,19 @@ def test_doubts(terminal: Transcript) -> None:
     terminal("eval", "rows.csv", *gold, "-m", "recall@5", "--scores", "lower-is-better", *QUICK)
     terminal("eval", "named.jsonl", "down.jsonl", "sorted.csv", *gold, "-m", "recall@5", *QUICK)
     check("wording/doubts.txt", terminal.text)
+
+
+def test_context(terminal: Transcript) -> None:
+    sized = [
+        {"query_id": f"q{n}", "topk": [{"chunk_id": f"d{j}", "tokens": 100 + 37 * ((n + j) % 9)} for j in range(8)]}
+        for n in range(30)
+    ]
+    lines("sized.jsonl", *sized)
+    lines("sized-gold.jsonl", *({"query_id": f"q{n}", "gold": [f"d{n % 5}", f"d{n % 7 + 1}"]} for n in range(30)))
+    terminal("eval", "sized.jsonl", "--gold", "sized-gold.jsonl", "--explain", *QUICK)
+    terminal("eval", RUN, "--gold", GOLD, "--corpus", "helpdesk/corpus.jsonl", "--context", "200tok", *QUICK)
+    shown = terminal.text.partition("\nContext\n")[2].partition("\nWhere relevant")[0]
+    check("wording/context.txt", shown + "\n" + "\n".join(re.findall(r"^Context   .*(?:\n  .*)*", terminal.text, re.M)))
 
 
 def test_eval_as_markdown(terminal: Transcript) -> None:
