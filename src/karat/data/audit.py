@@ -145,6 +145,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "queries with a hit that has neither tokens nor text",
         "left out of metrics by tokens (null)",
     ),
+    "untuned_queries": (
+        "queries on which the metric is undefined for some setting",
+        "not used for tuning",
+    ),
     "unpriced_queries": ("queries whose cost is unknown", "undefined (null); complete the price table or the log"),
     "doc_level_gold": ("gold items matched by document, not by chunk", "first chunk of the document counts"),
     "passages_found": ("passages of documents in the gold set", "matched by the chunks that hold them"),
