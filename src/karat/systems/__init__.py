@@ -1,4 +1,4 @@
-"""Makes runs: retrievers, baselines, stress tests and synthetic queries."""
+"""Makes runs: retrievers, baselines, tuning, stress tests and synthetic queries."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from karat.systems.stress.stress import stress_test as stress_test
     from karat.systems.synthesize.synthesize import Synthesis as Synthesis
     from karat.systems.synthesize.synthesize import synthesize_gold as synthesize_gold
+    from karat.systems.tune import Tuning as Tuning
+    from karat.systems.tune import tune as tune
 
 __all__ = [
     "Ladder",
@@ -25,12 +27,14 @@ __all__ = [
     "Spark",
     "Stress",
     "Synthesis",
+    "Tuning",
     "baseline_ladder",
     "make_embedder",
     "run_retriever",
     "run_side_by_side",
     "stress_test",
     "synthesize_gold",
+    "tune",
 ]
 _WHERE = {
     "Ladder": "karat.systems.ladder",
@@ -38,12 +42,14 @@ _WHERE = {
     "Spark": "karat.scoring.engines.spark",
     "Stress": "karat.systems.stress.stress",
     "Synthesis": "karat.systems.synthesize.synthesize",
+    "Tuning": "karat.systems.tune",
     "baseline_ladder": "karat.systems.ladder",
     "make_embedder": "karat.retrievers.dense",
     "run_retriever": "karat.systems.run",
     "run_side_by_side": "karat.systems.side_by_side",
     "stress_test": "karat.systems.stress.stress",
     "synthesize_gold": "karat.systems.synthesize.synthesize",
+    "tune": "karat.systems.tune",
 }
 if not TYPE_CHECKING:  # so that type checkers and editors report unknown names
     __getattr__, __dir__ = public(__name__, _WHERE)

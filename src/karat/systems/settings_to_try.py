@@ -30,13 +30,13 @@ class Setting(msgspec.Struct, frozen=True):
     min_score: float | None = None
 
     def told(self, names: Sequence[str]) -> str:
-        """`rrf, constant 60, bm25 0.5, dense 0.5`"""
+        """`rrf, constant 60, bm25 × 0.5, dense × 0.5`"""
         used = [(name, weight) for name, weight in zip(names, self.weights, strict=True) if weight]
         parts = [names[self.weights.index(1.0)] if self.method == "list" else self.method]
         if self.constant is not None:
             parts.append(f"constant {self.constant:g}")
         if self.method != "list":
-            parts.append(" + ".join(f"{weight:g} {name}" for name, weight in used))
+            parts += [f"{name} × {weight:g}" for name, weight in used]
         parts += [] if self.top_k is None else [f"top_k {self.top_k}"]
         parts += [] if self.min_score is None else [f"min_score {self.min_score:g}"]
         return ", ".join(parts)

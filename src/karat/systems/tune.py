@@ -58,10 +58,11 @@ class TriedSetting(msgspec.Struct, frozen=True):
 
 
 class Against(msgspec.Struct, frozen=True):
-    """The honest gain of tuning over something simpler."""
+    """The gain of tuning over one simple setting."""
 
     told: str
-    gain: Difference
+    gain: Difference  # on held-out queries
+    in_sample: Difference  # of the best setting, on the queries that chose it
 
 
 class Tuning(SavedObject, frozen=True, kw_only=True):
@@ -146,7 +147,7 @@ def tuned(
         values=values[:, kept],
         spent=None if spent is None else spent[:, kept],
         rows=candidates.rows[kept],
-        lost=candidates.rows[~kept],
+        lost=candidates.rows[~kept & ~np.isnan(values).all(axis=0)],
     )
     return found.tuning(what, prefetch, budget), candidates, sides
 
@@ -315,6 +316,7 @@ class _Tuner(Bulk, frozen=True):
                 Against(
                     self.settings[at].told(self.names),
                     self._difference(self.values[at], sign * held_out, clusters),
+                    self._difference(self.values[at], self.values[best], clusters),
                 )
                 for at in simple.tolist()
                 if not self._over(at, budget)
