@@ -31,7 +31,7 @@ COMMANDS: dict[str, dict[str, str]] = {
 }
 # Sub-commands of a command that also works by itself: `karat eval RUN` and `karat eval sweep RUN`.
 BELOW: dict[str, dict[str, str]] = {
-    "eval": {"sweep": "sweep", "triage": "triage", "power": "power"},
+    "eval": {"sweep": "sweep", "tune": "tune", "triage": "triage", "power": "power"},
     "gate": {"selftest": "selftest", "comment": "comment"},
     "serve": {"users": "users"},
     "check": {"schema": "schema"},

@@ -145,6 +145,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "queries with a hit that has neither tokens nor text",
         "left out of metrics by tokens (null)",
     ),
+    "untuned_queries": (
+        "queries on which the metric is undefined for some setting",
+        "not used for tuning",
+    ),
     "unpriced_queries": ("queries whose cost is unknown", "undefined (null); complete the price table or the log"),
     "untimed_searches": ("searches without latency_ms in their step", "left out of the times by search"),
     "unpriced_searches": (

@@ -49,6 +49,7 @@ _REPORTS = {
     "sweep": ("sweep", "sweep_report"),
     "synthesis": ("models", "synthesis_report"),
     "triage": ("triage", "triage_report"),
+    "tuning": ("tune", "tuning_report"),
 }
 # What `to_polars()` gives without a name; else the first table that is not about the object itself.
 _TELLING = {
@@ -67,6 +68,7 @@ _TELLING = {
     "sweep": "points",
     "synthesis": "queries",
     "triage": "cases",
+    "tuning": "settings",
 }
 _ABOUT = ("about", "dataset", "statistics", "spending")
 _IN_A_VIEW = ("doubts", "glance", "panel", "over_k", "systems")  # sections of a page that a notebook shows

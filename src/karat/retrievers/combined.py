@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from karat.data.corpus import Corpus
@@ -19,21 +20,30 @@ from karat.retrievers.templates import Used, as_field
 class Hybrid(Retriever):
     """Reciprocal rank fusion: a hit's score is the sum of 1 / (constant + rank) over the two lists.
 
-    `prefetch` is the number of hits from each of the two (more if k is larger). Only ranks count, because scores of two
-    retrievers cannot be compared.
+    `prefetch` is the number of hits from each of the two (more if k is larger). `weight` is that of the
+    first list, and 1 − `weight` that of the second; `karat eval tune` chooses it. Only ranks count, because scores of
+    two retrievers cannot be compared.
     """
 
     name = "hybrid"
 
     def __init__(
-        self, first: Retriever | None = None, second: Retriever | None = None, prefetch: int = 100, constant: float = 60
+        self,
+        first: Retriever | None = None,
+        second: Retriever | None = None,
+        prefetch: int = 100,
+        constant: float = 60,
+        weight: float = 0.5,
     ) -> None:
         if prefetch < 1 or constant < 0:
             raise ConfigError("prefetch must be 1 or more, the constant 0 or more", got=f"{prefetch}, {constant}")
+        if not 0 < weight < 1:
+            raise ConfigError("must be between 0 and 1", field="weight", got=weight)
         self.first: Retriever = first or make_retriever("bm25")
         self.second: Retriever = second or make_retriever("dense")
         self.prefetch = prefetch
         self.constant = constant
+        self.weight = weight
         self.searches_corpus: bool = self.first.searches_corpus or self.second.searches_corpus
 
     def index(self, corpus: Corpus) -> None:
@@ -47,25 +57,28 @@ class Hybrid(Retriever):
         parts = [timed(part, question, self.depth(k)) for part in (self.first, self.second)]
         watch = Stopwatch()
         with watch.stage("fuse"):
-            hits = fused([part.hits[: self.depth(k)] for part in parts], self.constant)[:k]
+            weights = (2 * self.weight, 2 * round(1 - self.weight, 9))
+            hits = fused([part.hits[: self.depth(k)] for part in parts], self.constant, weights)[:k]
         # Times of a stage that both have are added, since they run one after the other.
         spent = Counter(parts[0].latency_ms) + Counter(parts[1].latency_ms)
         used = [entry for part in parts for entry in part.fields.get("usage", ())]
         return Found(hits, dict(spent) | watch.latency_ms, fields=as_field(used))
 
 
-def fused(lists: list[list[dict[str, Any]]], constant: float) -> list[dict[str, Any]]:
-    """Fuse several lists, best first; the first rank of a hit in a list counts.
+def fused(
+    lists: list[list[dict[str, Any]]], constant: float, weights: Sequence[float] | None = None
+) -> list[dict[str, Any]]:
+    """Fuse several lists, best first; the first rank of a hit in a list counts. `weights` of the lists: default 1.
 
     >>> [hit["chunk_id"] for hit in fused([[{"chunk_id": "a"}, {"chunk_id": "b"}], [{"chunk_id": "b"}]], 60)]
     ['b', 'a']
     """
     scores: dict[str, float] = {}
     known: dict[str, dict[str, Any]] = {}
-    for hits in lists:
+    for hits, weight in zip(lists, weights or [1.0] * len(lists), strict=True):
         first = list({hit["chunk_id"]: hit for hit in reversed(hits)}.values())[::-1]
         for rank, hit in enumerate(first, 1):
-            scores[hit["chunk_id"]] = scores.get(hit["chunk_id"], 0.0) + 1 / (constant + rank)
+            scores[hit["chunk_id"]] = scores.get(hit["chunk_id"], 0.0) + weight * (1 / (constant + rank))
             known.setdefault(hit["chunk_id"], hit)
     best = ranked(list(scores), list(scores.values()), len(scores))
     return [{**known[item], "score": score} for item, score in best]

@@ -20,7 +20,7 @@ YAML = (".yaml", ".yml")
 # Retrievers that run only Karat's code if their options do: parts, models and plain values.
 _OWN = ("bm25", "random", "dense", "hybrid", "rerank")
 _PARTS, _MODELS, _STATIC = ("first", "second"), ("model", "reranker"), "static"
-_PLAIN = ("field", "k1", "b", "language", "seed", "prefetch", "constant", "top_n")
+_PLAIN = ("field", "k1", "b", "language", "seed", "prefetch", "constant", "weight", "top_n")
 
 
 def make_retriever(spec: Any, options: Mapping[str, Any] | None = None) -> Retriever:

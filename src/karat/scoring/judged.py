@@ -190,8 +190,7 @@ class Judged(Bulk, frozen=True):
         sizes: dict[int, int | None] = self.__dict__.setdefault("_sizes", {})
         if row not in sizes:
             assert self.hits is not None
-            said, text = (self.hits.columns[name][row] if name in self.hits.columns else None for name in _SIZED)
-            sizes[row] = _whole(said) if said is not None else None if text is None else estimate_tokens(text)
+            sizes[row] = logged_or_estimated(self.hits, row)
         return sizes[row]
 
     def doc_codes(self, rows: Ints) -> Hashes:
@@ -266,6 +265,12 @@ def _unanswered(gold: Gold, queries: Ints, rules: Rules, *, present: bool, by_do
         by_document=by_document,
         zero_without_gold=rules.no_relevant == "zero",
     )
+
+
+def logged_or_estimated(hits: Hits, row: int) -> int | None:
+    """Tokens of one hit: as logged, else estimated from its text; None if it has neither."""
+    said, text = (hits.columns[name][row] if name in hits.columns else None for name in _SIZED)
+    return _whole(said) if said is not None else None if text is None else estimate_tokens(text)
 
 
 def _whole(tokens: Any) -> int:

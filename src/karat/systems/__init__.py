@@ -1,4 +1,4 @@
-"""Makes runs: retrievers, baselines, stress tests and synthetic queries."""
+"""Makes runs: retrievers, baselines, tuning, stress tests and synthetic queries."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from karat.systems.synthesize.paraphrase import paraphrase_gold as paraphrase_gold
     from karat.systems.synthesize.synthesize import Synthesis as Synthesis
     from karat.systems.synthesize.synthesize import synthesize_gold as synthesize_gold
+    from karat.systems.tune import Tuning as Tuning
+    from karat.systems.tune import tune as tune
 
 __all__ = [
     "Ladder",
@@ -26,6 +28,7 @@ __all__ = [
     "Spark",
     "Stress",
     "Synthesis",
+    "Tuning",
     "baseline_ladder",
     "make_embedder",
     "paraphrase_gold",
@@ -33,6 +36,7 @@ __all__ = [
     "run_side_by_side",
     "stress_test",
     "synthesize_gold",
+    "tune",
 ]
 _WHERE = {
     "Ladder": "karat.systems.ladder",
@@ -40,6 +44,7 @@ _WHERE = {
     "Spark": "karat.scoring.engines.spark",
     "Stress": "karat.systems.stress.stress",
     "Synthesis": "karat.systems.synthesize.synthesize",
+    "Tuning": "karat.systems.tune",
     "baseline_ladder": "karat.systems.ladder",
     "make_embedder": "karat.retrievers.dense",
     "paraphrase_gold": "karat.systems.synthesize.paraphrase",
@@ -47,6 +52,7 @@ _WHERE = {
     "run_side_by_side": "karat.systems.side_by_side",
     "stress_test": "karat.systems.stress.stress",
     "synthesize_gold": "karat.systems.synthesize.synthesize",
+    "tune": "karat.systems.tune",
 }
 if not TYPE_CHECKING:  # so that type checkers and editors report unknown names
     __getattr__, __dir__ = public(__name__, _WHERE)
