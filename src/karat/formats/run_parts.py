@@ -12,13 +12,14 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from karat.data.hits import FOUND_AT, OPTIONAL_COLUMNS, SEARCHES, STEPS, Hits, step_of
+from karat.data.hits import FOUND_AT, OPTIONAL_COLUMNS, SEARCHES, STEPS, Hits
 from karat.data.ids import Floats, Hashes, Ints, Packed, as_list, compact, joined_ids
 from karat.data.packed_ids import WORD, first_empty
 from karat.errors import InputError, meant
 from karat.formats.json_lines import Columns, LineTable
 from karat.formats.records import Records, column, extra_columns, has_field, pick
-from karat.formats.run_records import Hit, Places, RunRecord, step_facts, union_of, union_with_places
+from karat.formats.run_records import Hit, Places, RunRecord, step_facts
+from karat.formats.step_lists import lists_in, of_union, searches_in
 from karat.formats.timestamps import TIMES, OddTime, latencies, refuse_impossible, with_times
 
 if TYPE_CHECKING:
@@ -39,27 +40,6 @@ def _different(values: list[Any]) -> list[Any]:
         return list(dict.fromkeys(values))
     except TypeError:
         return [v for i, v in enumerate(values) if i == 0 or v != values[i - 1]]
-
-
-def _lists(records: Records[Any], name: str) -> list[Any]:
-    """The lists of records by name: a field, one of their steps, or the union of all steps; None where they lack it."""
-    step = step_of(name)
-    if step is None and name != STEPS:
-        return column(records, name)
-    steps: list[Any] = column(records, STEPS)
-    if step is None:
-        return [union_of(one) if one else None for one in steps]
-    return [one[step - 1].topk if one and step <= len(one) else None for one in steps]
-
-
-def _searches(records: Records[Any]) -> list[list[tuple[Any, Places]]]:
-    """The hits of all searches of each record; one without steps is one search."""
-    told = zip(*(column(records, name) for name in (STEPS, "topk", "score_order")), strict=True)
-    return [union_with_places([{"topk": topk}] if steps is None else steps, order) for steps, topk, order in told]
-
-
-def _of_union(hit: Any) -> Any:
-    return Hit(**hit) if isinstance(hit, dict) else hit
 
 
 class SystemRecords(msgspec.Struct, frozen=True, dict=True):
@@ -100,13 +80,13 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
                 return None if columns is None else self
             at = np.flatnonzero(columns.there).tolist()
         else:
-            at = [i for i, hits in enumerate(_lists(self.records, name)) if hits is not None]
+            at = [i for i, hits in enumerate(lists_in(self.records, name)) if hits is not None]
         return self if len(at) == len(self.lines) else self.pick(at) if at else None
 
     def first_without(self, name: str) -> int:
         """The first record without a list in this field, if any."""
         if not isinstance(self.records, LineTable):
-            return _lists(self.records, name).index(None)
+            return lists_in(self.records, name).index(None)
         there = None if name not in self.columns else self.columns[name].there
         return 0 if there is None else int(np.argmin(there))
 
@@ -201,17 +181,17 @@ class HitLists(msgspec.Struct, frozen=True, dict=True):
     def _listed(self) -> list[Any]:
         if self.name == SEARCHES:
             return [[hit for hit, _ in found] for found in self._searched]
-        return _lists(self.part.records, self.name)
+        return lists_in(self.part.records, self.name)
 
     @cached_property
     def _searched(self) -> list[list[tuple[Any, Places]]]:
-        return _searches(self.part.records)
+        return searches_in(self.part.records)
 
     @cached_property
     def hits(self) -> list[Any]:
         hits: list[Any] = list(chain.from_iterable(self._listed))
         if {str, int, dict} & set(map(type, hits)):
-            return [Hit(chunk_id=h) if isinstance(h, (str, int)) else h for h in map(_of_union, hits)]
+            return [Hit(chunk_id=h) if isinstance(h, (str, int)) else h for h in map(of_union, hits)]
         return hits
 
     def hashed(self) -> Hashes | None:

@@ -6,7 +6,7 @@ from karat.data.prices import money
 from karat.report.blocks import Block, Cell, Column, Table, Text
 from karat.report.cells import count, interval_column, table, value_cell
 from karat.report.sections.base import AnalysisSection
-from karat.results.analyses.searches import LostHop, Searches, SearchExample, SearchStep, Spent
+from karat.results.analyses.searches import FirstLoss, LostHop, Searches, SearchExample, SearchStep, Spent
 from karat.results.numbers import counted, listed, percent, with_interval, written
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -180,6 +180,14 @@ def _hop_table(found: Searches) -> Table:
     return table(titles, rows)
 
 
+def _loss(lost: FirstLoss | None) -> str:
+    if lost is None:
+        return "–"
+    if lost.found_by:
+        return f"hop {lost.hop}: found by search {lost.found_by}, not in the final list"
+    return f"hop {lost.hop}: " + (f"not found by search {lost.search}" if lost.search else "no search left")
+
+
 def _example_table(examples: list[SearchExample]) -> Table:
     asked, lost = any(one.asked for one in examples), any(one.lost for one in examples)
     titles: list[str | Column] = ["query", count("searches"), count("wasted"), count("repeated"), "found"]
@@ -187,7 +195,7 @@ def _example_table(examples: list[SearchExample]) -> Table:
     rows: list[list[Cell]] = [
         [
             *(one.query, one.searches, one.wasted, one.repeated, f"{one.found} of {one.relevant}"),
-            *([one.lost or "–"] if lost else []),
+            *([_loss(one.lost)] if lost else []),
             *([listed(one.asked) or "–"] if asked else []),
         ]
         for one in examples

@@ -69,6 +69,14 @@ class LostHop(msgspec.Struct, frozen=True):
         return self.hops - self.covered
 
 
+class FirstLoss(msgspec.Struct, frozen=True):
+    """The first hop that the final list of a query does not cover."""
+
+    hop: int  # from 1
+    search: int  # that should have found it; 0: no search was left, or one found it
+    found_by: int  # the search that found it; 0: none
+
+
 class SearchExample(msgspec.Struct, frozen=True):
     """A query with wasted searches or a lost hop."""
 
@@ -78,7 +86,7 @@ class SearchExample(msgspec.Struct, frozen=True):
     repeated: int
     found: int
     relevant: int
-    lost: str  # what happened to its first lost hop; empty: none was lost
+    lost: FirstLoss | None  # null: no hop was lost
     asked: list[str]  # queries of the wasted searches, as far as logged
 
 
@@ -256,18 +264,15 @@ def _examples(told: Sequence[_Told]) -> list[SearchExample]:
             repeated=sum(search.repeated for search in one.searches),
             found=one.found,
             relevant=one.relevant,
-            lost="" if all(one.final) else _in_words(one, one.final.index(False)),
+            lost=None if all(one.final) else _loss(one, one.final.index(False)),
             asked=[search.query for search in one.wasted if search.query][:3],
         )
         for one in shown[:_EXAMPLES]
     ]
 
 
-def _in_words(one: _Told, hop: int) -> str:
-    place = one.lost_in(hop)
-    if place is None:
-        return f"hop {hop + 1}: found by search {one.hops[hop]}, not in the final list"
-    return f"hop {hop + 1}: " + (f"not found by search {place}" if place else "no search left")
+def _loss(one: _Told, hop: int) -> FirstLoss:
+    return FirstLoss(hop + 1, one.lost_in(hop) or 0, one.hops[hop])
 
 
 def _unknown(told: Sequence[_Told]) -> list[Entry]:

@@ -94,8 +94,9 @@ class UnionRecall(Relevance, frozen=True, kw_only=True):
         return _by_query(judged, items) / relevant
 
     def ceiling(self, judged: Judged) -> Floats:
-        """All of them: the number of searches is not limited."""
-        return np.where(judged.relevant(self.rel) > 0, 1.0, np.nan)
+        """Unknown if one search cannot find all items: the number of searches is not limited."""
+        relevant = judged.relevant(self.rel)
+        return np.where((relevant > 0) & (relevant <= self.limit(judged)), 1.0, np.nan)
 
 
 class _OfSearches(Metric, frozen=True, kw_only=True):
