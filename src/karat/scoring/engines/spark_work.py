@@ -23,6 +23,7 @@ from karat.scoring.one_pass import Golds, Kernel, Part, PassRequest
 from karat.scoring.table import TablePart
 from karat.scoring.unjudged import OpenPart
 from karat.scoring.views import View
+from karat.statistics.rank_overlap import Rankings
 
 if TYPE_CHECKING:
     import polars as pl
@@ -255,7 +256,7 @@ def unpack(packed: bytes) -> Part:
         raise InputError(**said["error"])
     views, lists, hashes = said.pop("views"), said.pop("lists"), said.pop("hashes")
     opened, returned = said.pop("opened"), said.pop("returned")
-    names, slopes = said.pop("names"), said.pop("slopes")
+    names, slopes, tops = said.pop("names"), said.pop("slopes"), said.pop("tops")
     part = Part(tables={}, audits={}, **said)
     for plain, table, audit, values, votes in views:
         view = msgspec.convert(plain, View)
@@ -269,6 +270,7 @@ def unpack(packed: bytes) -> Part:
         returned=None if returned is None else (returned[0], returned[1], returned[2]),
         lists=None if lists is None else Hits(**lists),
         hashes=None if hashes is None else hashes.reshape(rows, -1),
+        tops=None if tops is None else Rankings(tops[0].reshape(rows, -1), tops[1].reshape(rows, -1), tops[2]),
         names=msgspec.convert(names, SeenNames | None),
         slopes=msgspec.convert(slopes, SeenScores | None),
     )
