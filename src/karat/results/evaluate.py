@@ -182,7 +182,7 @@ def _evaluation(
             labelling=labelling,
             routes=tuple(routes),
             sourced=may_analyse and may_say_source(logged, corpus),
-            stepped=may_analyse and logged.may_say(STEPS),
+            stepped=may_analyse and logged.knows_columns and logged.may_say(STEPS),
             sized=may_analyse and len(gold.queries) <= KEEP_LISTS and has_tokens(logged, corpus),
             analysed=analysed,
         ),
