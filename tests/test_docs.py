@@ -144,11 +144,6 @@ def test_the_code_about_statistics_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert names["result"].segments.height > 0
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize("name", ["rechunking", "overlap"])
-def test_the_example_of_a_page_prints_what_the_page_shows(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / f"{name}.md").read_text()
-=======
 def test_the_example_of_paraphrases_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "paraphrases.md").read_text()
     monkeypatch.chdir(tmp_path)
@@ -182,9 +177,9 @@ def test_the_example_of_a_drift_is_right(tmp_path: Path, monkeypatch: pytest.Mon
     assert [row for row in rows if row not in shown] == []
 
 
-def test_the_example_of_rechunking_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / "rechunking.md").read_text()
->>>>>>> 4f9c8ed (Docs of paraphrases and drift, with examples that tests run; coverage of the intervals of a drift)
+@pytest.mark.parametrize("name", ["rechunking", "overlap"])
+def test_the_example_of_a_page_prints_what_the_page_shows(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / f"{name}.md").read_text()
     (block,), (shown,) = (re.findall(rf"```{kind}\n(.*?)```", page, re.S) for kind in ("python", "text"))
     exec(block, {})
     assert capsys.readouterr().out == shown
