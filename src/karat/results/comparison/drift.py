@@ -136,7 +136,7 @@ def as_periods(sides: Sequence[Result]) -> tuple[Result, Result]:
     gold set has it too: then it may belong to the other period."""
     if len(sides) != 2:
         raise ConfigError(
-            f"a drift is between two periods, but there are {counted(len(sides), 'run')}",
+            f"a drift is between two periods, not {counted(len(sides), 'run')}",
             code="not-two-runs",
             hint="give two runs; if a file has several systems, choose one with --system",
         )
