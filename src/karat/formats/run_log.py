@@ -262,7 +262,7 @@ class RunLog(Run):
             return self._records.holds(_key(column))
         if _key(column) in self._records.head:  # a log says it soon, or never
             return True
-        self.watched = self.watched.union([column])
+        self.watched: frozenset[str] = self.watched | {column}
         return False
 
     def opening(self) -> dict[str, Any]:
