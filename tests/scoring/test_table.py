@@ -20,6 +20,7 @@ from karat.scoring.judge import judge
 from karat.scoring.judged import Judged, Rules, judge_missing
 from karat.scoring.metrics.base import Metric
 from karat.scoring.table import JudgedTable, TablePart
+from karat.scoring.top_lists import reference_lists
 from karat.scoring.unjudged import FAR
 from karat.scoring.views import Need, View, level_of
 
@@ -211,6 +212,7 @@ def test_a_metric_that_says_so_does_look_at_hits(name: str) -> None:
     gold = karat.read_gold(RICH_GOLD)
     prices = {"currency": "USD", "models": {"m": {"per_1k": {"prompt": 0.1, "completion": 0.3}, "per_call": 0.2}}}
     rules = karat.evaluate(RICH_RUN, RICH_GOLD, ["mrr"], prices=prices).rules
+    gold = replace(gold, reference=reference_lists(karat.read_run(RICH_RUN), gold, rules, 50))
     judged = judge(hits, gold, rules, Audit(), FAR)
     without = replace(judged, hits=None, order=None)
     assert not needing or any(not same(metric.score(judged), metric.score(without)) for metric in needing)

@@ -120,7 +120,7 @@ def read_gold(
         made: Gold = above("karat.scoring.run_as_gold", "run_as_gold")(run, depth, rules)
         return made
     if depth is not None:
-        hint = f"to use a run as gold, write --gold {RUN_AS_GOLD}{gold if isinstance(gold, str) else 'FILE'}"
+        hint = f"to use a run as gold, write {RUN_AS_GOLD}{gold if isinstance(gold, str) else 'FILE'}"
         raise ConfigError("the depth applies to a run as gold, and this is a gold set", code="no-depth", hint=hint)
     if isinstance(gold, SharedGold) and columns is None:
         if gold.read is None or gold.read[:2] != (options, format):

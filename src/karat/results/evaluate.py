@@ -216,7 +216,7 @@ def _with_reference(
     if not needing:
         return gold, about
     if source is None:
-        hint = "add --reference RUN, or use a run as gold: --gold run:RUN"
+        hint = "add --reference RUN, or use a run as gold"
         raise ConfigError(f"{needing[0]} compares with a reference run", code="no-reference", hint=hint)
     depth = max(metric.k or int(max(gold.k.max(initial=0), rules.k)) for metric in needing)
     if asked.reference is not None or kept is None or depth > kept.ids.shape[1]:

@@ -78,7 +78,7 @@ def test_slices_do_not_change_a_bit_of_any_metric() -> None:
 
     names = sorted(REGISTRY.builtin())
     run = karat.read_run(DEMO / "bm25_rerank.jsonl")
-    options = {"corpus": DEMO / "corpus.jsonl", "k": 5}
+    options: Any = {"corpus": DEMO / "corpus.jsonl", "k": 5, "reference": DEMO / "bm25.jsonl"}
     usable = []
     for name in names:
         try:
@@ -92,7 +92,7 @@ def test_slices_do_not_change_a_bit_of_any_metric() -> None:
 
 
 def everything(setup: Setup) -> Need:
-    return Need(lists=20, texts=True, open_hits=True, hashes=True, returned=True)
+    return Need(lists=20, texts=True, open_hits=True, hashes=True, tops=12, returned=True)
 
 
 def assert_all_the_same(left: karat.Result, right: karat.Result) -> None:
