@@ -2,9 +2,9 @@
 
 python benchmarks/next_labels.py ../shared/data/trec_covid_r1/qrels-rnd1.txt ../shared/data/trec_covid_r1/runs/*
 
-Every two runs are compared as if only the top 10 of the first had been judged. The others are revealed some at
-a time, in one of four orders, until the interval of `karat labels pool --settle` excludes 0. Runs are TREC files or run
-logs; without a judgement, an item is irrelevant.
+Every two runs are compared as if only the top 10 of the first had been judged. The other judgements are revealed a few
+at a time, in one of four orders, until the interval of `karat labels pool --settle` excludes 0. Runs are TREC files or
+run logs; without a judgement, an item is irrelevant.
 """
 
 from __future__ import annotations

@@ -76,6 +76,7 @@ BASE: dict[str, list[str]] = {
     ],
     "agree": ["labels", "agree", "human.jsonl", "other.jsonl", "--json"],
     "merge": ["labels", "merge", "human.jsonl", "--gold", "gold.jsonl", "-o", "merged.jsonl", "--json"],
+    "clicks": ["labels", "clicks", "log.jsonl", "--gold", "gold.jsonl", "-o", "clicks.jsonl", "--json"],
     "pool": ["labels", "pool", "run.jsonl", "--gold", "gold.jsonl", "--depth", "2", "-o", "pooled.jsonl", "--json"],
 }
 # What an option is given, and what must be said besides for it to matter.
@@ -257,6 +258,9 @@ def _write() -> None:
     found_by_none = [{"query_id": q, "doc_id": c, "grade": j % 2, **said} for j, (q, c) in enumerate(pairs)]
     lines("elsewhere.jsonl", *by_document, *found_by_none)
     lines("not_found.jsonl", *({**one, "annotator": "ann", "kind": "human"} for one in found_by_none))
+    turns = [["b#1", "x#1", "c#1"], ["x#1", "b#1", "c#1"]]
+    clicks = ({"query_id": f"q{i % 5}", "shown": turns[i % 2], "clicked": turns[i % 2][:1]} for i in range(60))
+    lines("log.jsonl", *clicks)
     lines("chunk.jsonl", {"query_id": "q1", "chunk_id": "d1#2", "annotator": "ann", "grade": 1})
     lines("second.jsonl", {"query_id": "q1", "chunk_id": "w#1", "annotator": "ann", "grade": 0})
     lines("quality.jsonl", *({"query_id": f"q{i}", "thumb": i % 3 > 0} for i in range(COUNT)))

@@ -125,6 +125,35 @@ POOLS: dict[str, Case] = {
     "budget and sample": pool(budget=1, sample=1),
     "a budget of nothing": pool(budget=0),
     "a metric that does not go by labels": pool(budget=1, metric="latency"),
+    "settle and sample": pool(settle=True, sample=1),
+    "one run to settle": lambda: karat.labels.make_pool([{"q1": ["a"]}], {"q1": ["r"]}, settle=True),
+}
+
+
+def clicks(*changes: dict[str, Any], **options: Any) -> Case:
+    log = {"query_id": "q1", "shown": ["a", "b"], "clicked": ["a"]}
+    return lambda: karat.labels.labels_from_clicks(lines("log.jsonl", *({**log, **c} for c in changes)), **options)
+
+
+CLICKS: dict[str, Case] = {
+    "no click on what was shown": clicks({"clicked": ["z"]}),
+    "no clicks at all": clicks({"clicked": []}),
+    "nothing was shown": clicks({"shown": []}),
+    "no list": clicks({"shown": None}),
+    "no query": clicks({"query_id": None}),
+    "a query without an id": clicks({"query_id": None, "query": "how?"}),
+    "positions from 0": clicks({}, {"shown": [{"chunk_id": "a", "position": 0}]}),
+    "two items at one position": clicks({"shown": [{"chunk_id": x, "position": 2} for x in "ab"]}),
+    "a list that was clicked": clicks({"clicked": True}),
+    "a click that is a word": clicks({"shown": None, "chunk_id": "a", "position": 1, "clicked": "maybe"}),
+    "a confidence of 1": clicks({}, confidence=1),
+    "a threshold of 0": clicks({}, threshold=0),
+    "clicks and a judge": lambda: karat.labels.read_labelling(
+        [lines("clicks.jsonl", {**LABEL, "kind": "clicks"}), lines("judge.jsonl", {**LABEL, "kind": "judge"})]
+    ),
+    "clicks as people's labels": lambda: karat.labels.read_labelling(
+        people=[lines("clicks.jsonl", {**LABEL, "kind": "clicks"})]
+    ),
 }
 
 CALIBRATIONS: dict[str, Case] = {
@@ -143,7 +172,7 @@ CALIBRATIONS: dict[str, Case] = {
 
 
 def test_errors_of_labels(tmp_path: Path) -> None:
-    groups = {"Labels": LABELS, "Pools": POOLS, "Calibrations": CALIBRATIONS}
+    groups = {"Labels": LABELS, "Pools": POOLS, "Calibrations": CALIBRATIONS, "Clicks": CLICKS}
     check("wording/errors_labels.txt", refusals(groups, tmp_path))
 
 
@@ -156,11 +185,23 @@ def test_commands(terminal: Transcript) -> None:
     terminal(*made, "-o", "pool.jsonl")
     terminal(*made, "--sample", "30", "-o", "sample.jsonl")
     terminal(*made, "--budget", "5", "-o", "best.jsonl")
+    terminal(*made, "--settle", "--budget", "5", "-o", "queue.jsonl")
     terminal("labels", "label", "pool.jsonl", "-o", "eve.jsonl", "--annotator", "eve")
     pairs = [{"query_id": f"q{i}", "chunk_id": item} for i in range(40) for item in "abc"]
     for annotator, every in (("ann", 3), ("ben", 4)):
         given = ({**p, "grade": 2 * (i % every == 0), "annotator": annotator} for i, p in enumerate(pairs[:40]))
         lines(f"{annotator}.jsonl", *given)
+    shown = [["a", "r"], ["r", "a"], ["a", "b"]]
+    log = [
+        {"query_id": f"q{i % 4}", "shown": shown[i % 3], "clicked": ["r"] if i % 2 else ["a"], "session": i // 2}
+        for i in range(120)
+    ]
+    lines("log.jsonl", *log, {"query_id": "q1", "shown": []}, {"query_id": "other", "shown": ["a"]})
+    lines("fixed.jsonl", *({"query_id": "q1", "shown": ["a", "r"], "clicked": ["ar"[i % 2]]} for i in range(12)))
+    terminal("labels", "clicks", "log.jsonl", "--gold", "gold.jsonl", "-o", "clicks.jsonl")
+    terminal("labels", "clicks", "fixed.jsonl", "-o", "fixed_labels.jsonl", "--threshold", "0.2")
+    terminal("eval", "new.jsonl", "--gold", "gold.jsonl", "--labels", "clicks.jsonl", "-m", "precision@3", "--brief")
+    terminal("labels", "merge", "clicks.jsonl", "--gold", "gold.jsonl", "-o", "g2.jsonl", "--version", "v2", "--clicks")
     judged = (
         {**p, "grade": 2 * (i % 3 == 0 or i % 11 == 0), "annotator": "m", "kind": "judge"} for i, p in enumerate(pairs)
     )

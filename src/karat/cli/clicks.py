@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from karat.cli.help import KaratCommand
-from karat.cli.options import json_option, options_of, query_options, table_option
+from karat.cli.options import json_option, options_of, table_option
 from karat.cli.say import say
 from karat.labels.options import LabelOptions
+from karat.scoring.options import Options
 
 
 @click.command("clicks", cls=KaratCommand, short_help="Estimate labels from a log of clicks.")
@@ -30,7 +31,7 @@ from karat.labels.options import LabelOptions
 @options_of(LabelOptions, "max_grade")
 @json_option
 @table_option
-@query_options
+@options_of(Options, "columns", "gold_format")
 def command(
     log: str,
     output: str,
@@ -43,8 +44,6 @@ def command(
     outputs: tuple[str, ...],
     columns: str | None,
     gold_format: str | None,
-    target: str | None,
-    split: str,
 ) -> None:
     """Estimate labels from LOG: which items were shown for a query, in which order, and which were clicked.
 
@@ -70,11 +69,7 @@ def command(
     check_writable(output, given)
     fields = mapped_fields(columns)
     with working("reading clicks"):
-        read = (
-            None
-            if gold is None
-            else read_gold_or_queries(gold, format=gold_format, target=target, split=split, columns=fields)
-        )
+        read = None if gold is None else read_gold_or_queries(gold, format=gold_format, columns=fields)
         if fields is not None:
             fields.refuse_unused(given)
         found = labels_from_clicks(

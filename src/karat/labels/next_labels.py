@@ -70,10 +70,16 @@ def find_next(
     drawn = np.random.default_rng(seed).random((len(waiting), worlds)) < share[kind][:, None]
     before, after = (changes_in_worlds(result, waiting, metric, grade, drawn) for result in (first, other))
     labels = OpenLabels(
-        np.array([row[pair.query] for pair in waiting], np.int64), after.effects - before.effects, kind, share, weight
+        np.array([row[pair.query] for pair in waiting], np.int64),
+        after.effects - before.effects,
+        kind,
+        share,
+        weight,
+        np.arange(_KINDS) // (len(_BANDS) + 1),
     )
     order = labels.order()
-    today = float(values.mean()) if len(values) else 0.0
+    today = float(np.nanmean(values)) if (~np.isnan(values)).any() else 0.0
+    values = np.nan_to_num(values)  # no relevant item yet: a label may add one
     found = outlook(
         _centred(values, row, before, after, labels), labels, order, clusters=clusters, level=level, seed=seed
     )
@@ -112,7 +118,7 @@ def _centred(
 
 
 def _values(first: Result, other: Result, metric: Metric) -> tuple[Floats, dict[str, int], Ints | None]:
-    """The difference of each query, its row, and the cluster of each row. A query without a score counts as 0."""
+    """The difference of each query, its row, and the cluster of each row."""
     name = str(metric)
     sides = [result.measure([name]) for result in (first, other)]
     place = {query: at for at, query in enumerate(sides[1].queries)}
@@ -123,7 +129,7 @@ def _values(first: Result, other: Result, metric: Metric) -> tuple[Floats, dict[
         if query in place and not gold.no_answer[gold.index[query]]
     ]
     at, of = np.array(shared, np.int64).reshape(-1, 2).T
-    values = np.nan_to_num(sides[1].values[name][of]) - np.nan_to_num(sides[0].values[name][at])
+    values = sides[1].values[name][of] - sides[0].values[name][at]
     clusters = sides[0].columns.clusters
     rows = {sides[0].queries[i]: row for row, i in enumerate(at.tolist())}
     return values, rows, None if clusters is None else clusters[at]

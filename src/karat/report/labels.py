@@ -61,15 +61,18 @@ def _settling(found: Settling) -> list[Block]:
         [f"{found.metric} by today's labels (pp)", today],
         ["expected with all labels (pp)", limits],
         ["pairs whose label can change it", f"{found.open:,}"],
-        ["probability that labels decide it", f"{found.chance:.0%}"],
     ]
-    if found.labels is not None:
+    if not found.decided:
+        rows.append(["probability that labels decide it", f"{found.chance:.0%}"])
+    if not found.decided and found.labels is not None:
         rows.append(["labels needed then", f"{found.labels:,} ({found.few:,} to {found.many:,})"])
     how = (
         f"{found.candidate} minus {found.baseline}, on {counted(found.queries)}. The {found.level * 100:g} % interval "
-        "covers the choice of queries and the missing labels. labels needed: median, and 10 % and 90 % of simulations "
-        "in which labels decide. They assume that unjudged hits are as often relevant as judged ones at such ranks."
+        "covers the choice of queries and the missing labels, if unjudged hits are as often relevant as judged ones at "
+        "such ranks."
     )
+    needed = " labels needed: the median, and 10 % and 90 %, of simulations in which labels decide."
+    how += needed if not found.decided and found.labels is not None else ""
     better = found.candidate if found.expected > 0 else found.baseline
     said = f"Decided: {better} is better, whatever the missing labels are likely to be."
     if not found.decided:

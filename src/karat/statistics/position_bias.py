@@ -23,7 +23,7 @@ _BLOCK = 1 << 20  # numbers in memory at a time
 _PRIOR_ROUNDS = 500
 _PRIOR_ITEMS = 20_000
 _PRIOR = (0.05, 1_000.0)  # limits of the parameters of the prior
-_STEPS = 8  # of Newton's method
+_STEPS = 30  # of Newton's method
 _GRID = 256
 
 
@@ -304,7 +304,8 @@ def _prior(log: Showings, items: Ints, value: Floats) -> tuple[float, float]:
     likelihood = np.concatenate(fits)
     prior = (1.0, 1.0)
     for _ in range(_PRIOR_ROUNDS):
-        weight = np.exp(prior[0] * np.log(alpha) + prior[1] * np.log1p(-alpha))
+        height = prior[0] * np.log(alpha) + prior[1] * np.log1p(-alpha)
+        weight = np.exp(height - height.max()) + 1e-200
         moments = likelihood @ np.column_stack([weight, weight * alpha, weight * alpha**2])
         mean, square = (float((moments[:, i] / moments[:, 0]).mean()) for i in (1, 2))
         strength = max(mean * (1 - mean) / max(square - mean**2, 1e-12) - 1, 1e-6)
