@@ -6,7 +6,7 @@ from karat.report.blocks import Block, Cell, Column, Report, Section, Text
 from karat.report.cells import count, difference_cell, interval_column, table, texts
 from karat.report.overview import data_name
 from karat.results.differences import Difference
-from karat.results.numbers import counted, enumerated, p_value, points, written
+from karat.results.numbers import counted, enumerated, points, written
 from karat.scoring.metrics.grammar import parse_metric
 from karat.systems.tune import TriedSetting, Tuning
 
@@ -43,16 +43,16 @@ def _gains(found: Tuning, unit: str) -> Block:
     if len(found.against) > 1:
         rows += [_gain_row(one.told, one.gain, one.in_sample, unit) for one in found.against]
     titles = [f"{name} ({unit})" if unit else name for name in ("gain", "in sample")]
-    columns = [interval_column(title, (row[at] for row in rows)) for at, title in zip((1, 3), titles, strict=True)]
+    columns = [interval_column(title, (row[at] for row in rows)) for at, title in enumerate(titles, 1)]
     note = (
-        "gain: on queries that did not choose. in sample: on the same queries that chose, which looks better than it "
-        "is. Both are paired differences."
+        "gain: on queries that did not choose, with an interval for choosing and measuring. in sample: on the queries "
+        "that chose, which looks better than it is."
     )
-    return table(["tuning, compared with", columns[0], "p", columns[1]], rows, note)
+    return table(["tuning, compared with", *columns], rows, note)
 
 
 def _gain_row(name: str, gain: Difference, in_sample: Difference, unit: str) -> list[Cell]:
-    return [name, difference_cell(gain, unit), p_value(gain.p), difference_cell(in_sample, unit)]
+    return [name, difference_cell(gain, unit), difference_cell(in_sample, unit)]
 
 
 def _settings(found: Tuning) -> list[Block]:
