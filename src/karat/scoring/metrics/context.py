@@ -131,6 +131,8 @@ class InThird(Relevance, _Sized, frozen=True, kw_only=True):
 
 def _starts(top: TopTokens, order: Order) -> Floats:
     """Tokens before each hit, if the hits of each query are put in this order."""
+    if not len(top.query):
+        return np.zeros(0)
     size = np.bincount(top.query, minlength=len(top.first))[top.query]
     rank = np.arange(len(top.query)) - top.first[top.query]  # from 0
     place = rank
