@@ -19,6 +19,15 @@ ALLOWED: set[str] = set()
 RARE = {
     *(
         "ambiguous-run",
+        "mixed-labels",
+        "no-clicks",
+        "no-tokens",
+        "one-list",
+        "other-gold",
+        "too-few-queries",
+        "too-many-hits",
+        "too-many-lists",
+        "too-many-queries",
         "bad-body",
         "changed-while-read",
         "damaged-result",

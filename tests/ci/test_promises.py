@@ -15,7 +15,16 @@ COMMENTS, COMMAND, GITHUB, GITLAB = (f"net/hosts/test_{name}" for name in ("comm
 PLUGIN = "test_pytest_plugin"
 
 # A text of each part (paragraph, point, row of a table) → tests. "" is for parts that promise nothing.
+HOOKS = "sinks/test_webhooks"
 PROMISES: dict[str, str] = {
+    "`--send teams` takes its address from": (
+        f"{HOOKS}::test_addresses_come_from_the_environment {HOOKS}::test_gate_can_post_failures_only "
+        f"{HOOKS}::test_gate_posts_its_verdict_and_keeps_its_exit_code {HOOKS}::test_the_ci_job_is_linked "
+        f"{HOOKS}::test_the_verdict_is_posted sinks/test_mlflow::test_gate_adds_its_verdict"
+    ),
+    "Secrets do not reach pull requests from forks. In CI": (
+        f"{HOOKS}::test_a_pull_request_from_a_fork_is_judged_without_the_secret"
+    ),
     "What happens on every pull request": f"{FILES}::test_the_workflow_from_main_to_a_pull_request",
     "`karat init` at the top of the repository": (
         f"{INSPECTS}::test_the_gates_run_on_what_is_there {INSPECTS}::test_another_gold_set_by_name "

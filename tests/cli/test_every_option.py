@@ -333,8 +333,9 @@ def test_each_option_of_a_command_changes_what_it_says(say: Callable[..., Said],
 
 
 def test_every_command_with_listed_options_is_looked_at() -> None:
-    """`judge` and `synthesize` hand theirs to `Judging` and `Synthesizing`; the others have a few for reading."""
-    elsewhere = {"judge", "synthesize", "label", "serve", "run", "check", "convert", "init"}
+    """`judge` and `synthesize` hand theirs to `Judging` and `Synthesizing`, `tune` has
+    tests of its own; the others have a few for reading."""
+    elsewhere = {"judge", "synthesize", "label", "serve", "run", "check", "convert", "init", "tune"}
     options = {name.split()[-1]: command.params for name, command in every_command().items()}
     listed = {name for name, params in options.items() if any(isinstance(each, ListedOption) for each in params)}
     assert listed == {*BASE, *elsewhere}

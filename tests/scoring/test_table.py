@@ -201,9 +201,13 @@ RICH_GOLD: list[dict[str, Any]] = [
 PLACED = {"span_recall", "span_precision", "span_iou"}
 # What needs another run; tests/results/comparison/test_overlap.py has some.
 REFERRED = {"rbo", "jaccard"}
+# What needs hops or steps; tests/results/analyses/test_searches.py has some.
+SEARCHED = {"all_hops", "hops_covered", "union_recall"}
 
 
-@pytest.mark.parametrize("name", [name for name, kind in karat.Metric.all().items() if name not in PLACED | REFERRED])
+@pytest.mark.parametrize(
+    "name", [name for name, kind in karat.Metric.all().items() if name not in PLACED | REFERRED | SEARCHED]
+)
 def test_a_metric_that_says_so_does_look_at_hits(name: str) -> None:
     """In one of its forms at least, the hits change what it says."""
     needing = [metric for metric in forms(karat.Metric.all()[name]) if metric.needs_hits]

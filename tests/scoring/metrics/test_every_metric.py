@@ -89,7 +89,7 @@ def allowed(kind: Any, value: float) -> bool:
 
 ALL = [metric for kind in METRICS.values() for metric in forms(kind)]
 BY_TEXT = (EvidenceMetric, AnswerContainment)
-RELEVANCE = [metric for metric in ALL if isinstance(metric, Relevance)]
+RELEVANCE = [metric for metric in ALL if isinstance(metric, Relevance) and metric.is_quality]
 BY_PLACE = [metric for metric in ALL if metric.budget is None]
 AT_K = [metric for metric in BY_PLACE if metric.k in (1, K) or (metric.k is None and metric.cutoff == "required")]
 # These divide by the hits that fit into a budget of tokens, or that are there, whatever those are.
@@ -539,7 +539,7 @@ def worst_value(metric: karat.Metric, grade: float) -> float | None:
     worst = metric.range[0] if metric.direction == "higher" else metric.range[1]
     if isinstance(metric, (*BY_TEXT, AgainstRun)):
         return worst
-    if not isinstance(metric, Relevance) or isinstance(metric, OfVariants) or math.isinf(worst):
+    if metric not in RELEVANCE or isinstance(metric, OfVariants) or math.isinf(worst):
         return None
     return worst if metric.rel is None or grade >= metric.rel else None
 

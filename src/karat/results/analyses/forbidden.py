@@ -89,7 +89,7 @@ def upper_bound(count: int, n: int, level: float) -> float | None:
     """The exact one-sided bound of a share (Clopper–Pearson). With no case among n it is about 3/n at 95 %.
 
     >>> round(upper_bound(0, 300, 0.95), 5), round(upper_bound(1, 300, 0.95), 5)
-    (0.00994, 0.01572)
+    (0.00994, 0.01571)
     """
     return None if n == 0 else 1.0 if count >= n else beta_quantile(level, count + 1, n - count)
 
