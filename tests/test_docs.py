@@ -196,7 +196,7 @@ def test_the_code_and_the_lines_on_the_labels_page_are_right(tmp_path: Path, mon
     names: dict[str, Any] = {}
     exec(code, names)
     assert names["result"].means["judged@10"] == names["result"].audit["labels_added"] == 1
-    commands = set(re.findall(r"^(?:\$ )?karat (?:labels )?(\w+)", page, re.M))
+    commands = set(re.findall(r"^(?:\$ |`)?karat (?:labels )?(\w+)", page, re.M))
     assert commands == {"pool", "label", "agree", "merge", "eval", "gate", "clicks", "compare", "calibrate"}
 
 

@@ -702,7 +702,7 @@ def test_errors_spell_options_as_the_caller_does(karat_refuses: Refuses) -> None
     assert "--map" not in str(caught.value)
     assert "--map query_id=id,topk=results" in str(karat_refuses("eval", run, "--gold", "gold.jsonl"))
     with pytest.raises(karat.KaratError, match=r"gold="):
-        karat.compare(lines("a.jsonl", [{"query_id": "q0", "topk": ["a"]}]), "a.jsonl")
+        karat.compare(lines("a.jsonl", [{"query_id": "q0", "topk": ["a"]}]), "a.jsonl", metrics=["recall@5"])
     upper = lines("run.jsonl", [{"query_id": q.upper(), "topk": i} for q, i in LISTS.items()])
     with pytest.raises(karat.KaratError, match="normalize_ids=True"):
         karat.evaluate(upper, "gold.jsonl")

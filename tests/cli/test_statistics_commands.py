@@ -257,7 +257,8 @@ def test_three_runs_and_the_same_file_twice(karat: Call, small: Path) -> None:
 def test_changes_can_be_left_out(karat: Call, small: Path) -> None:
     arguments = ("compare", "a.jsonl", "b.jsonl", "-g", "gold.jsonl", *QUICK)
     assert "q1" in karat(*arguments)[1]
-    assert "q1" not in karat(*arguments, "--changes", "0")[1]
+    without = karat(*arguments, "--changes", "0")[1]
+    assert "q1" not in without.partition("Same lists?")[0]  # that section names queries, too
     code, _, err = karat(*arguments, "--changes", "-1")
     assert code == 2
     assert "--changes" in err

@@ -149,7 +149,10 @@ CLICKS: dict[str, Case] = {
     "a confidence of 1": clicks({}, confidence=1),
     "a threshold of 0": clicks({}, threshold=0),
     "clicks and a judge": lambda: karat.labels.read_labelling(
-        [lines("clicks.jsonl", {**LABEL, "kind": "clicks"}), lines("judge.jsonl", {**LABEL, "kind": "judge"})]
+        [
+            lines("clicks.jsonl", {**LABEL, "kind": "clicks"}),
+            lines("judge.jsonl", {**LABEL, "kind": "judge", "annotator": "model"}),
+        ]
     ),
     "clicks as people's labels": lambda: karat.labels.read_labelling(
         people=[lines("clicks.jsonl", {**LABEL, "kind": "clicks"})]
