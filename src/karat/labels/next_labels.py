@@ -56,7 +56,7 @@ def find_next(
     `pairs`: what the first hits of both runs hold, with and without labels.
     """
     if len(results) != 2:
-        what = f"{len(results)} systems: a comparison to settle has two"
+        what = f"a comparison to settle has two systems, not {len(results)}"
         raise ConfigError(what, code="several-systems", hint="give two runs, with one system each")
     check_metric(metric)
     (first, other), names = results.values(), list(results)
