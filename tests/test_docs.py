@@ -197,7 +197,7 @@ def test_the_code_and_the_lines_on_the_labels_page_are_right(tmp_path: Path, mon
     exec(code, names)
     assert names["result"].means["judged@10"] == names["result"].audit["labels_added"] == 1
     commands = set(re.findall(r"^(?:\$ |`)?karat (?:labels )?(\w+)", page, re.M))
-    assert commands == {"pool", "label", "agree", "merge", "eval", "gate", "clicks", "compare", "calibrate"}
+    assert commands == {"pool", "label", "agree", "merge", "eval", "gate", "clicks", "compare", "calibrate", "serve"}
 
 
 @pytest.mark.parametrize(("name", "struct"), [("Labels file", Label), ("Pool file", PoolEntry)])

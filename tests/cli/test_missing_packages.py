@@ -126,7 +126,7 @@ def test_what_the_readme_calls_the_core_starts_without_any_extra(folder: Path) -
         "init": (),
     }
     # These read labels alone, or wait for keys.
-    assert set(core) - set(runs) == {"labels label", "labels agree", "labels calibrate"}
+    assert set(core) - set(runs) == {"labels label", "labels agree", "labels calibrate", "labels clicks"}
     first = json.loads((folder / gold).read_text().splitlines()[0])
     (folder / "human.csv").write_text(f"query_id,chunk_id,grade\n{first['query_id']},another#p1,1\n")
     for name in core:
