@@ -110,8 +110,12 @@ def test_what_cannot_be_stored_is_said_and_tried_again(browser: Browser, labelli
     page.goto(f"{labelling.url}/labels/pool")
     page.wait_for_selector(".with-keys")
     page.route("**/labels/pool", lambda route: route.abort())
-    page.keyboard.press("2")
-    page.wait_for_selector("#trouble:visible")
+    page.bring_to_front()
+    for _ in range(100):  # a busy browser may not have the focus yet
+        page.keyboard.press("2")
+        page.wait_for_timeout(300)
+        if page.is_visible("#trouble"):
+            break
     assert page.inner_text("#trouble")
     page.unroute("**/labels/pool")
     mark = page.input_value("input[name=pair]")
