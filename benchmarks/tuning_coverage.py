@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from karat.results.differences import Difference
-from karat.systems.tune import tune
+from karat.systems.tuning import tune
 
 QUERIES, CANDIDATES = 400, 20
 Record = dict[str, Any]

@@ -35,6 +35,7 @@ COMMANDS = {
     "lists of another run": "eval {run} --gold {gold} --raw {other} -o page.html",
     "sweep": "eval sweep {run} --gold {gold}",
     "sweep page": "eval sweep {run} --gold {gold} --corpus {corpus} -o page.html",
+    "tune": "eval tune {other} {run} --gold {gold} -m ndcg@5",
     "triage": "eval triage {run} --gold {gold}",
     "triage page": "eval triage {run} --gold {gold} --corpus {corpus} -o page.html",
     "compare": "compare {other} {run} --gold {gold} -o page.html",

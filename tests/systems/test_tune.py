@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from karat.retrievers.specs import make_retriever
 from karat.scoring.fusion import Ranked
 from karat.statistics.nested import Nested, fold_numbers
 from karat.systems.settings_to_try import Setting, fusions, rankings, scores_of
-from karat.systems.tune import WIDER, Tuning, tune, tuned
+from karat.systems.tuning import WIDER, Tuning, tune, tuned
 
 Record = dict[str, Any]
 Call = Callable[..., tuple[int, str, str]]
@@ -261,3 +262,8 @@ def test_refused(change: Record, code: str) -> None:
     with pytest.raises(KaratError) as caught:
         tune(given, gold, change.pop("metric", "ndcg@5"), **change)
     assert caught.value.code == code
+
+
+def test_the_example_of_the_docs() -> None:
+    done = doctest.testfile(str(Path(__file__).parents[2] / "docs" / "tuning.md"), module_relative=False)
+    assert (done.failed, done.attempted > 5) == (0, True)

@@ -35,6 +35,18 @@ SPECS: dict[str, Case] = {
 }
 
 
+TUNED = [[{"query_id": f"q{i}", "system": s, "topk": ["a", "b"]} for i in range(4)] for s in ("bm25", "dense")]
+TUNING: dict[str, Case] = {
+    "a metric of latency": lambda: karat.systems.tune(TUNED, GOLD, "latency_p50"),
+    "too few queries": lambda: karat.systems.tune(TUNED, GOLD),
+    "one list to fuse": lambda: karat.systems.tune(TUNED[0], GOLD, what="fusion"),
+    "two lists to cut": lambda: karat.systems.tune(TUNED, GOLD, what="cut"),
+    "too many lists": lambda: karat.systems.tune([TUNED[0]] * 7, GOLD),
+    "no tokens for a budget": lambda: karat.systems.tune(TUNED, GOLD, budget=500),
+    "no hits to use": lambda: karat.systems.tune(TUNED, GOLD, prefetch=0),
+}
+
+
 def http(**options: Any) -> Case:
     return lambda: make_retriever({"retriever": "http", "url": "http://localhost:8000/query", **options})
 
@@ -187,7 +199,8 @@ PLUG_INS: dict[str, Case] = {
 
 
 def test_errors_of_systems(tmp_path: Path) -> None:
-    groups = {"Retrievers by name": SPECS, "Engines": ENGINES, "Runs": RUNS, "Stress": STRESS, "Plug-ins": PLUG_INS}
+    groups = {"Retrievers by name": SPECS, "Engines": ENGINES, "Runs": RUNS, "Stress": STRESS, "Tuning": TUNING}
+    groups |= {"Plug-ins": PLUG_INS}
     check("wording/errors_systems.txt", refusals(groups, tmp_path))
 
 

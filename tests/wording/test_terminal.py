@@ -100,6 +100,13 @@ def test_context(terminal: Transcript) -> None:
     check("wording/context.txt", shown + "\n" + "\n".join(re.findall(r"^Context   .*(?:\n  .*)*", terminal.text, re.M)))
 
 
+def test_tune(terminal: Transcript) -> None:
+    terminal("eval", "tune", RUN, RERANKED, "--gold", GOLD, *QUICK)
+    terminal("eval", "tune", RUN, "--gold", GOLD, "--corpus", "helpdesk/corpus.jsonl", "--budget", "150", *QUICK)
+    terminal("eval", "tune", RUN, "--gold", GOLD, "-o", "tuned.txt")
+    check("wording/tune.txt", terminal.text)
+
+
 def test_eval_as_markdown(terminal: Transcript) -> None:
     terminal("eval", RUN, "--gold", GOLD, "--corpus", "helpdesk/corpus.jsonl", "-o", "report.md", *QUICK)
     check("wording/eval.md", Path("report.md").read_text())

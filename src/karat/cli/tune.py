@@ -84,8 +84,8 @@ def command(
     load_numpy()
     from karat.report.sections.audit import with_audits
     from karat.report.tune import tuning_report
-    from karat.systems.tune import tuned
     from karat.systems.tuned_files import run_lines, spec_text
+    from karat.systems.tuning import tuned
 
     options = named_options(options)
     own = [output for output in outputs if output.endswith((*_SPEC, _RUN))]

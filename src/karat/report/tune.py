@@ -8,7 +8,7 @@ from karat.report.overview import data_name
 from karat.results.differences import Difference
 from karat.results.numbers import counted, enumerated, points, written
 from karat.scoring.metrics.grammar import parse_metric
-from karat.systems.tune import TriedSetting, Tuning
+from karat.systems.tuning import TriedSetting, Tuning
 
 
 def tuning_report(found: Tuning) -> Report:

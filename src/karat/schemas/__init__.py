@@ -28,7 +28,7 @@ _KINDS = {
     "stress": "karat.systems.stress.stress:Stress",
     "sweep": "karat.results.sweep:Sweep",
     "triage": "karat.results.queries.triage:Triage",
-    "tuning": "karat.systems.tune:Tuning",
+    "tuning": "karat.systems.tuning:Tuning",
     "judgements": "karat.labels.judge.judge:Judgements",
     "synthesis": "karat.systems.synthesize.synthesize:Synthesis",
 }

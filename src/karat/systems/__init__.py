@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from karat.systems.synthesize.paraphrase import paraphrase_gold as paraphrase_gold
     from karat.systems.synthesize.synthesize import Synthesis as Synthesis
     from karat.systems.synthesize.synthesize import synthesize_gold as synthesize_gold
-    from karat.systems.tune import Tuning as Tuning
-    from karat.systems.tune import tune as tune
+    from karat.systems.tuning import Tuning as Tuning
+    from karat.systems.tuning import tune as tune
 
 __all__ = [
     "Ladder",
@@ -44,7 +44,7 @@ _WHERE = {
     "Spark": "karat.scoring.engines.spark",
     "Stress": "karat.systems.stress.stress",
     "Synthesis": "karat.systems.synthesize.synthesize",
-    "Tuning": "karat.systems.tune",
+    "Tuning": "karat.systems.tuning",
     "baseline_ladder": "karat.systems.ladder",
     "make_embedder": "karat.retrievers.dense",
     "paraphrase_gold": "karat.systems.synthesize.paraphrase",
@@ -52,7 +52,7 @@ _WHERE = {
     "run_side_by_side": "karat.systems.side_by_side",
     "stress_test": "karat.systems.stress.stress",
     "synthesize_gold": "karat.systems.synthesize.synthesize",
-    "tune": "karat.systems.tune",
+    "tune": "karat.systems.tuning",
 }
 if not TYPE_CHECKING:  # so that type checkers and editors report unknown names
     __getattr__, __dir__ = public(__name__, _WHERE)

@@ -11,7 +11,7 @@ import numpy as np
 from karat.results.numbers import points
 from karat.scoring.fusion import Candidates, Ranked
 from karat.systems.settings_to_try import Setting, scores_of
-from karat.systems.tune import Tuning
+from karat.systems.tuning import Tuning
 
 _SYSTEM = "tuned"
 
