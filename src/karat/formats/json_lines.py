@@ -24,7 +24,7 @@ from karat.files.decode_errors import DECODE_ERRORS
 ValueKind: TypeAlias = Literal["text?", "number", "number?", "whole?", "other", "noted"]
 
 _LARGEST = 1 << 30  # bytes of a block
-_OBJECT, _LINE = 32, 96  # bytes that an object or a line is expected to have, at least
+_LOOKED_AT, _SPARE, _LEAST = 1 << 16, 1.25, 1 << 10  # for a guess how many lines and objects a block has
 _KINDS = {"text?": 0, "number?": 1, "whole?": 2, "other": 3, "noted": 4, "number": 1 | 16}
 _VALUE, _SKIP, _LIST, _LIST_OR_NULL = range(4)
 _PLAIN_TEXT, _DIFFERENT, _LACKING = 1, 16, 8
@@ -190,17 +190,25 @@ class LineReader:
 
     def _call(self, block: bytes, size: int) -> tuple[int, _Asked]:
         """Number of lines, or a code for why they were not read."""
-        self._line_room = max(self._line_room, size // _LINE + 1)
-        self._item_room = max(self._item_room, size // _OBJECT + 1)
+        if not self._line_room:
+            self._guess_room(block, size)
         while True:
             asked = self._asked()
             lines = native().karat_lines(block, size, ctypes.byref(asked))
             if lines == _FULL:
-                self._item_room *= 4  # this ends: an object takes more than a byte, and so does a line
+                self._item_room *= 2  # this ends: an object takes more than a byte, and so does a line
             elif lines == _MANY:
-                self._line_room *= 4
+                self._line_room *= 2
             else:
                 return lines, asked
+
+    def _guess_room(self, block: bytes, size: int) -> None:
+        """Room for as many lines and objects as the first ones suggest: memory that is not needed may be used all the
+        same, where the system hands out large pages."""
+        looked_at = min(size, _LOOKED_AT)
+        times = _SPARE * size / max(looked_at, 1)
+        self._line_room = int(times * block.count(b"\n", 0, looked_at)) + _LEAST
+        self._item_room = int(times * block.count(b"{", 0, looked_at)) + _LEAST
 
     def _asked(self) -> _Asked:
         room, fields, items = self._room, self._fields, self._items
