@@ -9,7 +9,19 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from karat.errors import ConfigError, is_whole
-from karat.history.rows import Filter, Judgement, Measure, Measures, Pin, RunHead, RunRow, TrendPoint, dataset_name, now
+from karat.history.rows import (
+    ALL,
+    Filter,
+    Judgement,
+    Measure,
+    Measures,
+    Pin,
+    RunHead,
+    RunRow,
+    TrendPoint,
+    dataset_name,
+    now,
+)
 
 _CURSOR = re.compile(r"(?P<time>[0-9T:.Z-]{1,40})~(?P<id>[0-9a-f]{64})")
 _METRICS: msgspec.json.Decoder[dict[str, Measure]] = msgspec.json.Decoder(dict[str, Measure])
@@ -21,6 +33,7 @@ class SchemaVersion(NamedTuple):
 
     shared: tuple[str, ...]
     postgres: tuple[str, ...] = ()
+    sqlite: tuple[str, ...] = ()
 
 
 VERSIONS = (
@@ -57,6 +70,33 @@ VERSIONS = (
             "judged_at TEXT NOT NULL, outcome TEXT NOT NULL, document TEXT NOT NULL, PRIMARY KEY (run_id, digest))",
         ),
     ),
+    # The desk (docs/decisions/140-the-desk.md).
+    SchemaVersion(
+        shared=(
+            "ALTER TABLE runs ADD COLUMN author TEXT",
+            "ALTER TABLE runs ADD COLUMN title TEXT",
+            "ALTER TABLE runs ADD COLUMN note TEXT",
+            "ALTER TABLE runs ADD COLUMN deleted_at TEXT",
+            "CREATE TABLE means (run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, metric TEXT NOT NULL, "
+            "mean DOUBLE PRECISION, PRIMARY KEY (run_id, metric))",
+            "CREATE INDEX means_by_value ON means (metric, mean, run_id)",
+            "CREATE TABLE texts (key TEXT PRIMARY KEY, content BYTEA NOT NULL)",
+            "CREATE TABLE audit (id TEXT PRIMARY KEY, at TEXT NOT NULL, who TEXT NOT NULL, action TEXT NOT NULL, "
+            "target TEXT, detail TEXT)",
+            "CREATE INDEX audit_by_time ON audit (at, id)",
+            "CREATE TABLE settings (name TEXT PRIMARY KEY, content TEXT NOT NULL)",
+            "CREATE TABLE alerts (run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, reason TEXT NOT NULL, "
+            "sent_at TEXT NOT NULL, PRIMARY KEY (run_id, reason))",
+        ),
+        sqlite=(
+            "INSERT INTO means SELECT run_id, one.key, json_extract(one.value, '$.mean') "
+            "FROM measures, json_each(measures.metrics) AS one WHERE segment = '' AND measures.value = ''",
+        ),
+        postgres=(
+            "INSERT INTO means SELECT run_id, one.key, (one.value ->> 'mean')::DOUBLE PRECISION "
+            "FROM measures, json_each(measures.metrics::json) AS one WHERE segment = '' AND measures.value = ''",
+        ),
+    ),
 )
 CURRENT = len(VERSIONS)
 
@@ -87,6 +127,8 @@ def add_measures(connection: Connection, run_id: str, measures: Measures) -> Non
     for (segment, value), (queries, metrics) in measures.items():
         values = (run_id, segment, value, queries, _json(metrics))
         connection.execute("INSERT INTO measures VALUES (?, ?, ?, ?, ?)", values)
+    for name, measure in measures[ALL, ALL][1].items():
+        connection.execute("INSERT INTO means VALUES (?, ?, ?)", (run_id, name, measure.mean))
 
 
 def add_tags(connection: Connection, run_id: str, tags: Iterable[str]) -> None:

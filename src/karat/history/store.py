@@ -379,7 +379,7 @@ class Store(ABC):
         """Migrates the tables in one transaction; refuses a store of a newer Karat."""
         there = self.version(connection)
         for number, version in enumerate(VERSIONS[there:up_to], there + 1):
-            for statement in (*version.shared, *(version.postgres if self.postgres else ())):
+            for statement in (*version.shared, *(version.postgres if self.postgres else version.sqlite)):
                 connection.execute(statement)
             connection.execute("DELETE FROM karat_history")
             connection.execute("INSERT INTO karat_history VALUES (?)", (number,))
