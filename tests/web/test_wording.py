@@ -13,6 +13,7 @@ from karat.labels.desk import open_desk
 from karat.labels.files import Key
 from karat.web.access import Access, read_token, read_users, user_line
 from karat.web.labels import Visit, refuse_hints
+from karat.web.proxy import checked_prefix, read_proxy
 from karat.web.server import listen
 from wording import Transcript, file, refusals, words_of
 
@@ -145,6 +146,10 @@ def test_errors_of_serving(tmp_path: Path) -> None:
             "no user": lambda: read_users(file("users", "\n")),
             "a password that is too short": lambda: user_line("ada", "short"),
             "a name that cannot be": lambda: user_line("a:b", "long enough"),
+            "a header that anyone could send": lambda: read_proxy("X-Forwarded-User", []),
+            "a proxy without its header": lambda: read_proxy(None, ["127.0.0.1"]),
+            "a proxy by name": lambda: read_proxy("X-Forwarded-User", ["proxy.local"]),
+            "a prefix that is no path": lambda: checked_prefix("karat"),
         },
         "Pools": {
             "a pool without labels": served(["pool.jsonl"], None),

@@ -32,6 +32,11 @@ from karat.cli.say import say
     help="File with a token that opens only /metrics.  [default: KARAT_METRICS_TOKEN]",
 )
 @click.option("--users", metavar="FILE", help="File of users, written by `karat serve users`.")
+@click.option("--path-prefix", default="", metavar="PATH", help="Path of the server behind a proxy, such as /karat.")
+@click.option("--user-header", metavar="NAME", help="Header in which a proxy names the user, such as X-Forwarded-User.")
+@click.option(
+    "--proxy", "proxies", multiple=True, metavar="ADDRESS", help="Address of that proxy, or a network; repeat."
+)
 @click.option("--allow-host", "names", multiple=True, metavar="NAME", help="Host name of the server; repeat.")
 @click.option("--pool", "pools", multiple=True, metavar="POOL", help="Pool to label in the browser; repeat for more.")
 @click.option("--output", "-o", metavar="FILE", help="File for labels, JSONL; an existing file is continued.")
@@ -47,6 +52,9 @@ def command(
     token_file: str | None,
     metrics_token_file: str | None,
     users: str | None,
+    path_prefix: str,
+    user_header: str | None,
+    proxies: tuple[str, ...],
     names: tuple[str, ...],
     pools: tuple[str, ...],
     output: str | None,
@@ -63,16 +71,20 @@ def command(
     """
     from karat.labels.desk import open_desk
     from karat.web.access import LOOPBACK, Access, read_token, read_users, rewrite_user
-    from karat.web.page_workers import PageWorkers
     from karat.web.server import listen, made_server, require_server, serve
 
     if demo and store:
         raise click.UsageError("--demo has its own history: leave --store out.")
     require_server()
+    from karat.web.page_workers import PageWorkers
+    from karat.web.proxy import checked_prefix, read_proxy
+
+    prefix = checked_prefix(path_prefix)
     token = read_token(token_file, os.environ.get("KARAT_TOKEN"))
     scraper = read_token(metrics_token_file, os.environ.get("KARAT_METRICS_TOKEN"))
     known = {} if users is None else read_users(users)
     access = Access(frozenset({*LOOPBACK, host.lower(), *(name.lower() for name in names)}), token, known, scraper)
+    access.proxy = read_proxy(user_header, proxies)
     access.upgraded = None if users is None else partial(rewrite_user, users)
     with ExitStack() as opened:
         # What can fail comes first: reading pools, listening on the address.
@@ -92,10 +104,10 @@ def command(
             history = opened.enter_context(open_store(store, create=True))
         workers = opened.enter_context(closing(PageWorkers(history)))
         workers.start()
-        server = made_server(history, access, desk, workers=workers)  # loads while the processes do
+        server = made_server(history, access, desk, workers=workers, prefix=prefix)  # loads while the processes do
         workers.wait()
         name = f"[{host}]" if ":" in host else host
-        say(f"serving {history.label} at http://{name}:{socket.getsockname()[1]}/ (stop with Ctrl-C)")
+        say(f"serving {history.label} at http://{name}:{socket.getsockname()[1]}{prefix}/ (stop with Ctrl-C)")
         if not history.runs(limit=1).rows:
             say("the history is empty: save a run with `karat eval … --save`", err=True)
         serve(server, socket)

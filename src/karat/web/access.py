@@ -11,12 +11,15 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from karat.errors import ConfigError
 from karat.files.atomic_write import write_whole
+
+if TYPE_CHECKING:
+    from karat.web.proxy import Proxy
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SESSION = 12 * 3600.0  # seconds until a session ends
@@ -71,6 +74,7 @@ class Access(msgspec.Struct):
     token: str | None = None
     users: dict[str, User] = {}
     metrics_token: str | None = None  # opens /metrics and nothing else
+    proxy: Proxy | None = None  # names the users that it has logged in
     clock: Callable[[], float] = time.monotonic
     cost: HashCost = COST
     upgraded: Callable[[str, User, User], None] | None = None
@@ -82,7 +86,7 @@ class Access(msgspec.Struct):
     @property
     def open(self) -> bool:
         """Whether no log-in is needed."""
-        return self.token is None and not self.users
+        return self.token is None and not self.users and self.proxy is None
 
     def is_token(self, given: str) -> bool:
         return _same(given, self.token)

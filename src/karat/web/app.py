@@ -23,7 +23,19 @@ from karat.web.access import SESSION, Access
 from karat.web.api import ENDPOINTS, PREFIX
 from karat.web.endpoints import Endpoint, Problem, as_json, openapi, problem_of, read_body, read_parameters
 from karat.web.forms import read_form
-from karat.web.guard import COOKIE, LOGIN, LOGOUT, METRICS, NEXT, Guard, Patience, cookies_of, next_page, set_cookie
+from karat.web.guard import (
+    COOKIE,
+    HEALTH,
+    LOGIN,
+    LOGOUT,
+    METRICS,
+    NEXT,
+    Guard,
+    Patience,
+    cookies_of,
+    next_page,
+    set_cookie,
+)
 from karat.web.labels import LABEL_ENDPOINTS, label_routes, visit_of
 from karat.web.metrics import metrics_route
 from karat.web.page import front_page, page, problem_page, static_file
@@ -70,6 +82,7 @@ def create_app(
             *label_routes(visit),
             Route(f"{PREFIX}/openapi.json", _described),
             Route(METRICS, metrics_route(store)),
+            Route(HEALTH, _healthy(store)),
             *(Route(path, _showing(store, path, show, workers)) for path, show in PAGES.items()),
             Route(LOGIN, _log_in(access), methods=["GET", "POST"]),
             Route(LOGOUT, _log_out(access), methods=["POST"]),
@@ -108,6 +121,19 @@ def _showing(
         return await run_in_threadpool(made_here, request)
 
     return shown
+
+
+def _healthy(store: Store) -> Callable[[Request], Response]:
+    """For load balancers and containers: whether the history can be read."""
+
+    def healthy(request: Request) -> Response:
+        try:
+            store.state()
+        except KaratError:
+            return as_json(Problem("the history cannot be read"), 503)
+        return as_json({"ok": True})
+
+    return healthy
 
 
 def _log_in(access: Access) -> Callable[[Request], Awaitable[Response]]:

@@ -24,7 +24,8 @@ LOGOUT = "/logout"
 NEXT = "next"  # the page requested before the log-in
 LABELS = "/labels"
 METRICS = "/metrics"
-_OPEN_PATHS = (LOGIN, "/static/")
+HEALTH = "/health"
+_OPEN_PATHS = (LOGIN, HEALTH, "/static/")
 _SMALL, _LARGE = 64 << 10, 128 << 20  # bytes of a body, and of an upload of runs
 _LONGEST_ADDRESS, LARGEST_HEAD = 8 << 10, 16 << 10  # bytes of path and query, and of all headers
 _COOKIES = "karat.cookies"  # key in the scope
@@ -104,7 +105,7 @@ class Guard:
             return _last(_problem(431, "the headers are too large"))
         headers, path = Headers(scope=scope), scope["path"]
         scope[_COOKIES] = _parsed(headers.getlist("cookie"))
-        VISITOR.set(self._access.visitor(cookies_of(scope).get(COOKIE, "")))
+        VISITOR.set(self._visitor(scope, headers))
         writes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
         host = _host(headers.get("host", ""))
         if host not in self._access.hosts:
@@ -121,8 +122,15 @@ class Guard:
             if path.startswith("/api/") or path == METRICS:
                 said = "wrong token" if "authorization" in headers else "not logged in"
                 return _problem(401, said, "Authorization: Bearer TOKEN")
+            if self._access.proxy is not None and not self._access.users and self._access.token is None:
+                return _problem(401, "the proxy did not name a user", "log in at the address of the proxy")
             return RedirectResponse(_log_in_first(scope), 303)
         return None
+
+    def _visitor(self, scope: Scope, headers: Headers) -> str | None:
+        proxy = self._access.proxy
+        named = None if proxy is None else proxy.user(scope, headers)
+        return named or self._access.visitor(cookies_of(scope).get(COOKIE, ""))
 
     def _may_ask(self, headers: Headers, path: str) -> bool:
         if self._access.open or path.startswith(_OPEN_PATHS):

@@ -29,7 +29,9 @@ _FILES, _OWN_FILES = 8192, 256  # open files, and how many of them are not conne
 def listen(host: str, port: int, access: Access) -> socket.socket:
     """Returns a listening socket. An address that others can reach requires a token or users."""
     if access.open and not _is_loopback(host):
-        hint = "--token-file FILE, or --users FILE (written by karat serve users)"
+        hint = (
+            "--token-file FILE, --users FILE (written by karat serve users), or --user-header NAME with --proxy ADDRESS"
+        )
         raise ConfigError(
             f"the address {host} can be reached by others, so it needs a token or users", code="open-server", hint=hint
         )
@@ -70,24 +72,28 @@ def made_server(
     limits: Limits | None = None,
     patience: Patience | None = None,
     workers: PageWorkers | None = None,
+    prefix: str = "",
 ) -> uvicorn.Server:
-    """Creates the server of `karat serve`. `limits`, `patience`: how slow clients may be."""
+    """Creates the server of `karat serve`. `limits`, `patience`: how slow clients may be; `prefix`: of all paths."""
     import uvicorn
 
     from karat.web.app import create_app
     from karat.web.connections import Limits, connection_class
+    from karat.web.proxy import Under
 
     own, connections = limits or Limits(), None if limits else _room_for_connections()
     if connections is not None and connections < own.connections:
         own = replace(own, connections=connections, each=max(connections * 3 // 4, 1))
+    app = create_app(store, access, desk, patience, workers)
     config = uvicorn.Config(
-        create_app(store, access, desk, patience, workers),
+        Under(app, prefix) if prefix else app,
         http=connection_class(own),
         log_level="error",
         access_log=False,
         server_header=False,
         lifespan="off",
         ws="none",
+        proxy_headers=False,  # the address of the client decides whether a proxy is believed
         timeout_keep_alive=own.idle,
     )
     return uvicorn.Server(config)
