@@ -39,6 +39,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Extra labels": (*("labels", "gold_labels", "calibration", "bounds", "pool", "borrow", "max_grade", "gold_scale"),),
     "Statistics": ("level", "method", "resamples", "seed", "cluster"),
     "Output": ("outputs", "as_json", "brief", "explain", "quiet", "save", "tags", "places", "send_on", "trusted"),
+    "Access": ("token_file", "metrics_token_file", "users", "names", "user_header", "proxies", "path_prefix"),
     "Reading files": (
         *("columns", "system", "run_format", "gold_format", "target", "split", "hits", "query_from"),
         *("engine", "spark_master"),
@@ -61,6 +62,7 @@ _USUAL = (
         "brief",
     ),
     *("save", "labels", "queries", "model", "columns", "system", "changes", "explain", "like", "quiet", "level"),
+    *("demo", "host", "port", "users", "token_file", "names", "pools", "store", "output"),
 )
 
 
