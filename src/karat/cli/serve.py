@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack, closing
 from functools import partial
+from typing import Any
 
 import click
 
 from karat.cli.help import KaratCommand
 from karat.cli.options import grade_option, store_option
 from karat.cli.say import say
+from karat.cli.send import open_sinks
 
 
 @click.command("serve", cls=KaratCommand, short_help="Serve the history in the browser and as an API.")
@@ -43,6 +45,24 @@ from karat.cli.say import say
 @click.option(
     "--labels", "judges", multiple=True, metavar="FILE", help="Labels from a judge, shown after labelling; repeat."
 )
+@click.option(
+    "--alert", "alerts", multiple=True, metavar="PLACE", help="Send alerts to slack, teams or webhook; repeat."
+)
+@click.option(
+    "--alert-on",
+    "kinds",
+    multiple=True,
+    type=click.Choice(["gate", "drop"]),
+    help="Reason for an alert: a failed gate, or a drop beyond noise; repeat.  [default: both]",
+)
+@click.option(
+    "--alert-branch",
+    "branches",
+    multiple=True,
+    metavar="NAME",
+    help="Branch to watch; repeat.  [default: the main branch]",
+)
+@click.option("--public-url", metavar="URL", help="Address of the dashboard for links in alerts.")
 @grade_option
 def command(
     store: str | None,
@@ -59,6 +79,10 @@ def command(
     pools: tuple[str, ...],
     output: str | None,
     judges: tuple[str, ...],
+    alerts: tuple[str, ...],
+    kinds: tuple[Any, ...],
+    branches: tuple[str, ...],
+    public_url: str | None,
     max_grade: int,
 ) -> None:
     """Serve the history, and pools to label, until Ctrl-C.
@@ -85,6 +109,7 @@ def command(
     known = {} if users is None else read_users(users)
     access = Access(frozenset({*LOOPBACK, host.lower(), *(name.lower() for name in names)}), token, known, scraper)
     access.proxy = read_proxy(user_header, proxies)
+    sinks = open_sinks(alerts)  # wrong settings show early
     access.upgraded = None if users is None else partial(rewrite_user, users)
     with ExitStack() as opened:
         # What can fail comes first: reading pools, listening on the address.
@@ -102,6 +127,12 @@ def command(
             from karat.history.location import open_store
 
             history = opened.enter_context(open_store(store, create=True))
+        if sinks:
+            from karat.web.alerts import Watch, made_alerts
+
+            wanted = made_alerts(sinks, kinds, branches, public_url)
+            watch = opened.enter_context(closing(Watch(history, wanted, lambda text: say(text, err=True))))
+            watch.start()
         workers = opened.enter_context(closing(PageWorkers(history)))
         workers.start()
         server = made_server(history, access, desk, workers=workers, prefix=prefix)  # loads while the processes do

@@ -45,7 +45,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: Literal["karat/message/1"] = "karat/message/1"
     karat: str = __version__
-    kind: Literal["verdict", "result"]
+    kind: Literal["verdict", "result", "alert"]  # an alert is about a run of a history
     title: str
     outcome: Outcome | None  # of all gates; null for a result
     exit_code: int | None
@@ -57,7 +57,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     notes: list[str]
     lines: list[MessageLine]
-    link: str | None  # of the CI job
+    link: str | None  # of the CI job, or of the run in the dashboard
 
     @property
     def shown_title(self) -> str:
@@ -74,6 +74,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def shown_notes(self) -> list[str]:
         return [shorten(note, _TEXT) for note in self.notes[:3]]
+
+    @property
+    def link_text(self) -> str:
+        return "Open in the dashboard" if self.kind == "alert" else "Open the job"
 
     @property
     def footer(self) -> str:

@@ -22,7 +22,7 @@ class Slack(Hook):
         blocks += [{"type": "section", "text": _plain(text)} for text in texts]
         footer: list[Any] = [_plain(message.footer)]
         if message.link:  # the only text with marks
-            footer.append({"type": "mrkdwn", "text": f"<{_escaped(message.link)}|Open the job>"})
+            footer.append({"type": "mrkdwn", "text": f"<{_escaped(message.link)}|{message.link_text}>"})
         blocks.append({"type": "context", "elements": footer})
         return {"text": _escaped(message.shown_title), "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
 

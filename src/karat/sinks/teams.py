@@ -30,7 +30,7 @@ class Teams(Hook):
             "body": body,
         }
         if message.link:
-            card["actions"] = [{"type": "Action.OpenUrl", "title": "Open the job", "url": message.link}]
+            card["actions"] = [{"type": "Action.OpenUrl", "title": message.link_text, "url": message.link}]
         kind = "application/vnd.microsoft.card.adaptive"
         return {"type": "message", "attachments": [{"contentType": kind, "contentUrl": None, "content": card}]}
 

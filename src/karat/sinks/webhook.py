@@ -71,7 +71,11 @@ class Hook(Sink):
         return f"would post to {self.title}:\n{shown}"
 
     def send(self, parcel: Parcel, how: Delivery) -> Receipt:
-        content = self._body(parcel)
+        return self.post(message_of(parcel, self._environment), how)
+
+    def post(self, message: Message, how: Delivery) -> Receipt:
+        """Send a message that is not made from a parcel."""
+        content = self.body(message)
         return how.during(self.title, lambda: self._post(content, how.timeout))
 
     def _body(self, parcel: Parcel) -> Any:
