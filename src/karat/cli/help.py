@@ -39,7 +39,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Extra labels": (*("labels", "gold_labels", "calibration", "bounds", "pool", "borrow", "max_grade", "gold_scale"),),
     "Statistics": ("level", "method", "resamples", "seed", "cluster"),
     "Output": ("outputs", "as_json", "brief", "explain", "quiet", "save", "tags", "places", "send_on", "trusted"),
-    "Access": ("token_file", "metrics_token_file", "users", "names", "user_header", "proxies", "path_prefix"),
+    "Access": (
+        "token_file",
+        "metrics_token_file",
+        "users",
+        "names",
+        "user_header",
+        "proxies",
+        "proxy_role",
+        "path_prefix",
+    ),
     "Reading files": (
         *("columns", "system", "run_format", "gold_format", "target", "split", "hits", "query_from"),
         *("engine", "spark_master"),
