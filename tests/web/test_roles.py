@@ -188,3 +188,19 @@ def test_a_better_hash_leaves_the_role(access: Access) -> None:
     assert access.log_in("viewer", "correct horse")
     assert access.users["viewer"].cost == access.cost
     assert access.users["viewer"].role == "viewer"
+
+
+def test_users_of_a_proxy(store: Store, access: Access) -> None:
+    """The role of the users file, or the one for all others."""
+    from karat.web.proxy import read_proxy
+
+    access.proxy = read_proxy("X-User", ["127.0.0.0/8"])
+    app = create_app(store, access)
+    client = TestClient(app, base_url="http://127.0.0.1", headers=OURS, client=("127.0.0.1", 5000))
+
+    def tag(name: str) -> int:
+        return client.put("/api/v1/runs/n1/tags/x", headers={"X-User": name}).status_code
+
+    assert (tag("editor"), tag("viewer"), tag("somebody@example.org")) == (200, 403, 403)
+    access.proxy_role = "editor"
+    assert (tag("viewer"), tag("somebody@example.org")) == (403, 200)
