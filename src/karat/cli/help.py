@@ -40,7 +40,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Statistics": ("level", "method", "resamples", "seed", "cluster"),
     "Output": ("outputs", "as_json", "brief", "explain", "quiet", "save", "tags", "places", "send_on", "trusted"),
     "Alerts": ("alerts", "kinds", "branches", "public_url"),
-    "Access": ("token_file", "metrics_token_file", "users", "names", "user_header", "proxies", "path_prefix"),
+    "Access": (
+        "token_file",
+        "metrics_token_file",
+        "users",
+        "names",
+        "user_header",
+        "proxies",
+        "proxy_role",
+        "path_prefix",
+    ),
     "Reading files": (
         *("columns", "system", "run_format", "gold_format", "target", "split", "hits", "query_from"),
         *("engine", "spark_master"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from karat.cli.help import KaratCommand
 from karat.cli.options import grade_option, store_option
 from karat.cli.say import say
 from karat.cli.send import open_sinks
+
+if TYPE_CHECKING:
+    from karat.web.access import Role
 
 
 @click.command("serve", cls=KaratCommand, short_help="Serve the history in the browser and as an API.")
@@ -38,6 +41,13 @@ from karat.cli.send import open_sinks
 @click.option("--user-header", metavar="NAME", help="Header in which a proxy names the user, such as X-Forwarded-User.")
 @click.option(
     "--proxy", "proxies", multiple=True, metavar="ADDRESS", help="Address of that proxy, or a network; repeat."
+)
+@click.option(
+    "--proxy-role",
+    type=click.Choice(["viewer", "labeller", "editor", "admin"]),
+    default="labeller",
+    show_default=True,
+    help="Role of users that the proxy names and that are not in the file of users.",
 )
 @click.option("--allow-host", "names", multiple=True, metavar="NAME", help="Host name of the server; repeat.")
 @click.option("--pool", "pools", multiple=True, metavar="POOL", help="Pool to label in the browser; repeat for more.")
@@ -75,6 +85,7 @@ def command(
     path_prefix: str,
     user_header: str | None,
     proxies: tuple[str, ...],
+    proxy_role: Role,
     names: tuple[str, ...],
     pools: tuple[str, ...],
     output: str | None,
@@ -108,7 +119,7 @@ def command(
     scraper = read_token(metrics_token_file, os.environ.get("KARAT_METRICS_TOKEN"))
     known = {} if users is None else read_users(users)
     access = Access(frozenset({*LOOPBACK, host.lower(), *(name.lower() for name in names)}), token, known, scraper)
-    access.proxy = read_proxy(user_header, proxies)
+    access.proxy, access.proxy_role = read_proxy(user_header, proxies), proxy_role
     sinks = open_sinks(alerts)  # wrong settings show early
     access.upgraded = None if users is None else partial(rewrite_user, users)
     with ExitStack() as opened:

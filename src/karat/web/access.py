@@ -1,4 +1,4 @@
-"""Access control: a token for scripts, passwords for people, and open access on this machine only."""
+"""Access control: a token for scripts, passwords and roles for people, and open access on this machine only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
 
 import msgspec
 
@@ -29,6 +29,24 @@ _MOST_SESSIONS = 10_000  # with more, the oldest ends
 _NOBODY = "0" * 32
 # The user of the current request; empty with the token, None if not logged in.
 VISITOR: ContextVar[str | None] = ContextVar("visitor", default=None)
+Role = Literal["viewer", "labeller", "editor", "admin"]  # each may do what the ones before it may
+ROLES: tuple[Role, ...] = get_args(Role)
+ROLE: ContextVar[Role] = ContextVar("role", default="viewer")  # of the current request
+TOKEN_ROLE: Role = "editor"
+_FIRST_ROLE: Role = "admin"  # of lines without a role, and of visitors where nobody logs in
+
+
+def allows(own: Role, needed: Role) -> bool:
+    """
+    >>> allows("editor", "labeller"), allows("viewer", "labeller")
+    (True, False)
+    """
+    return ROLES.index(own) >= ROLES.index(needed)
+
+
+def may(needed: Role) -> bool:
+    """Whether the current visitor may do what needs this role."""
+    return allows(ROLE.get(), needed)
 
 
 class HashCost(NamedTuple):
@@ -51,17 +69,18 @@ COST = HashCost(17, 8, 1)
 _FIRST_COST = HashCost(14, 8, 1)  # of lines without a cost
 _USER = re.compile(
     r"(?P<name>[\w.@-]{1,64}):scrypt:(?:(?P<cost>[0-9]{1,2},[0-9]{1,2},[0-9]{1,2}):)?"
-    r"(?P<salt>[0-9a-f]{32}):(?P<hash>[0-9a-f]{64})"
+    rf"(?P<salt>[0-9a-f]{{32}}):(?P<hash>[0-9a-f]{{64}})(?::(?P<role>{'|'.join(ROLES)}))?"
 )
 _LEAST_COST, _MOST_COST = HashCost(4, 1, 1), HashCost(20, 16, 16)
 
 
 class User(NamedTuple):
-    """A salted hash of a password."""
+    """A salted hash of a password, and a role."""
 
     salt: str
     hash: str
     cost: HashCost = _FIRST_COST
+    role: Role = _FIRST_ROLE
 
 
 class Access(msgspec.Struct):
@@ -75,6 +94,7 @@ class Access(msgspec.Struct):
     users: dict[str, User] = {}
     metrics_token: str | None = None  # opens /metrics and nothing else
     proxy: Proxy | None = None  # names the users that it has logged in
+    proxy_role: Role = "labeller"  # of users that the proxy names and that are not in `users`
     clock: Callable[[], float] = time.monotonic
     cost: HashCost = COST
     upgraded: Callable[[str, User, User], None] | None = None
@@ -93,6 +113,18 @@ class Access(msgspec.Struct):
 
     def is_metrics_token(self, given: str) -> bool:
         return _same(given, self.metrics_token)
+
+    def role_of(self, name: str | None) -> Role:
+        """The role of a visitor: a name, empty with the token, None if not logged in."""
+        if self.open:
+            return _FIRST_ROLE
+        if name is None:
+            return ROLES[0]
+        if not name:
+            return TOKEN_ROLE
+        if name in self.users:
+            return self.users[name].role
+        return ROLES[0] if self.proxy is None else self.proxy_role
 
     def log_in(self, name: str, password: str) -> str | None:
         """Returns a cookie if the password (or, without a name, the token) is right.
@@ -147,7 +179,7 @@ class Access(msgspec.Struct):
         user = self.users.get(name, User(_NOBODY, "", self.cost))
         right = hmac.compare_digest(_slow_hash(password, user.salt, user.cost), user.hash)
         if user.cost.memory * user.cost.p < self.cost.memory * self.cost.p:
-            again = made_user(password, self.cost)  # also for a wrong one, so that timing reveals nothing
+            again = made_user(password, self.cost, user.role)  # also for a wrong one, so that timing reveals nothing
             if right:
                 self.users[name] = again
                 if self.upgraded is not None:
@@ -178,7 +210,7 @@ def read_users(file: str) -> dict[str, User]:
         if line.strip() and not line.startswith("#"):
             found = parse_user(line)
             if found is None:
-                hint, expected = f"add users with: karat serve users {file} NAME", "name:scrypt:cost:salt:hash"
+                hint, expected = f"add users with: karat serve users {file} NAME", "name:scrypt:cost:salt:hash:role"
                 raise ConfigError("invalid user", code="bad-user", file=file, line=number, expected=expected, hint=hint)
             users[found[0]] = found[1]
     if not users:
@@ -198,21 +230,22 @@ def parse_user(line: str) -> tuple[str, User] | None:
     cost = HashCost(*map(int, found["cost"].split(","))) if found["cost"] else _FIRST_COST
     if not all(low <= own <= high for low, own, high in zip(_LEAST_COST, cost, _MOST_COST, strict=True)):
         return None
-    return found["name"], User(found["salt"], found["hash"], cost)
+    role = cast(Role, found["role"] or _FIRST_ROLE)
+    return found["name"], User(found["salt"], found["hash"], cost, role)
 
 
-def user_line(name: str, password: str, cost: HashCost | None = None) -> str:
+def user_line(name: str, password: str, cost: HashCost | None = None, role: Role = _FIRST_ROLE) -> str:
     """Returns the line of a users file, with a salted hash of the password."""
     if not re.fullmatch(r"[\w.@-]{1,64}", name):
         raise ConfigError("invalid name", code="bad-name", expected="letters, digits, . _ @ -, at most 64", got=name)
     if len(password) < 8:
         raise ConfigError("the password is too short", code="bad-password", expected="8 characters or more")
-    return _line(name, made_user(password, cost or COST))
+    return _line(name, made_user(password, cost or COST, role))
 
 
-def made_user(password: str, cost: HashCost) -> User:
+def made_user(password: str, cost: HashCost, role: Role = _FIRST_ROLE) -> User:
     salt = secrets.token_hex(16)
-    return User(salt, _slow_hash(password, salt, cost), cost)
+    return User(salt, _slow_hash(password, salt, cost), cost, role)
 
 
 def rewrite_user(file: str, name: str, before: User, after: User) -> None:
@@ -228,7 +261,7 @@ def rewrite_user(file: str, name: str, before: User, after: User) -> None:
 
 
 def _line(name: str, user: User) -> str:
-    return f"{name}:scrypt:{user.cost}:{user.salt}:{user.hash}"
+    return f"{name}:scrypt:{user.cost}:{user.salt}:{user.hash}:{user.role}"
 
 
 def _text(file: str) -> str:

@@ -18,6 +18,7 @@ from karat.web.endpoints import ZIP, Answer, Endpoint, Offset
 PREFIX = "/api/v1"
 _DOCUMENT = "A run without its per-query data."
 _EXPORT = "The run as a file, for `karat history import`."
+_IMPORT = "Import runs from a file of `karat history export`."
 _JUDGEMENTS = "Its gate verdicts, newest first."
 _SEGMENTS = "Segments that a trend can follow."
 _Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
@@ -195,12 +196,10 @@ def _upload(store: Store, path: dict[str, str], asked: None, body: bytes) -> lis
 
 ENDPOINTS = (
     Endpoint("GET", "/runs", "Runs, newest first.", Page, _list, ListRuns),
-    Endpoint(
-        "POST", "/runs", "Import runs from a file of `karat history export`.", list[Uploaded], _upload, takes=bytes
-    ),
+    Endpoint("POST", "/runs", _IMPORT, list[Uploaded], _upload, takes=bytes, role="editor"),
     Endpoint("GET", "/choices", "Values that runs can be filtered by.", Choices, lambda s, p, q, b: s.choices()),
     Endpoint("GET", "/runs/{run}", "One run.", RunRow, _of_run(Store.row)),
-    Endpoint("DELETE", "/runs/{run}", "Delete a run that is not pinned.", Done, _of_run(_delete)),
+    Endpoint("DELETE", "/runs/{run}", "Delete a run that is not pinned.", Done, _of_run(_delete), role="editor"),
     Endpoint("GET", "/runs/{run}/document", _DOCUMENT, RunDocument, _of_run(Store.document)),
     Endpoint("GET", "/runs/{run}/result", "The complete saved result.", SavedResult, _of_run(_result)),
     Endpoint("GET", "/runs/{run}/export", _EXPORT, bytes, _of_run(lambda s, run: pack(s, [run])), file=ZIP),
@@ -209,12 +208,14 @@ ENDPOINTS = (
     Endpoint("GET", "/runs/{run}/case", "One failed query with gold and hits.", CaseOf, _case, AskCase),
     Endpoint("GET", "/runs/{run}/judgements", _JUDGEMENTS, list[Judgement], _of_run(Store.judgements)),
     Endpoint("GET", "/runs/{run}/segments", _SEGMENTS, dict[str, list[str]], _of_run(Store.segments)),
-    Endpoint("PUT", "/runs/{run}/tags/{tag}", "Add a tag to a run.", RunRow, _tagged(Store.tag)),
-    Endpoint("DELETE", "/runs/{run}/tags/{tag}", "Remove a tag from a run.", RunRow, _tagged(Store.untag)),
+    Endpoint("PUT", "/runs/{run}/tags/{tag}", "Add a tag to a run.", RunRow, _tagged(Store.tag), role="editor"),
+    Endpoint(
+        "DELETE", "/runs/{run}/tags/{tag}", "Remove a tag from a run.", RunRow, _tagged(Store.untag), role="editor"
+    ),
     Endpoint("GET", "/trend", "One metric over time, oldest first.", list[TrendPoint], _trend, AskTrend),
     Endpoint("GET", "/side-by-side", "One metric of several runs, query by query.", queries.SidePage, _sides, AskSides),
     Endpoint("GET", "/query", "One query across runs, newest first.", queries.QueryHistory, _query, AskQuery),
     Endpoint("GET", "/pins", "Baselines and anchors.", list[Pin], lambda s, p, q, b: s.pins()),
-    Endpoint("PUT", "/pins/{name}", "Point a name to a run.", Pin, _pin, takes=NewPin),
-    Endpoint("DELETE", "/pins/{name}", "Remove a pin but not its run.", Done, _unpin),
+    Endpoint("PUT", "/pins/{name}", "Point a name to a run.", Pin, _pin, takes=NewPin, role="editor"),
+    Endpoint("DELETE", "/pins/{name}", "Remove a pin but not its run.", Done, _unpin, role="editor"),
 )

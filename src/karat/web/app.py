@@ -14,12 +14,11 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
 
 from karat.errors import InputError, KaratError
 from karat.history.store import Store
 from karat.labels.desk import Desk
-from karat.web.access import SESSION, Access
+from karat.web.access import SESSION, Access, Role
 from karat.web.api import ENDPOINTS, PREFIX
 from karat.web.endpoints import Endpoint, Problem, as_json, openapi, problem_of, read_body, read_parameters
 from karat.web.forms import read_form
@@ -43,6 +42,7 @@ from karat.web.page_worker import MADE_APART, Show
 from karat.web.page_workers import PageWorkers
 from karat.web.pages.runs import pins_page
 from karat.web.remember import Remember
+from karat.web.rules import RoleRoute
 from karat.web.turns import Lanes
 
 PAGES: dict[str, Show] = {
@@ -51,6 +51,7 @@ PAGES: dict[str, Show] = {
     "/pins": pins_page,
     "/static/{name}": static_file,
 }
+_READ: dict[str, Role] = {"GET": "viewer"}
 
 
 def prepare(kind: type[msgspec.Struct] = msgspec.Struct) -> None:
@@ -75,20 +76,21 @@ def create_app(
     """Creates the application; `store` and `desk` must stay open while it runs. `workers`: make most pages."""
     prepare()
     visit = partial(visit_of, store, desk or Desk())
+    routes = [
+        *_api(ENDPOINTS, lambda request: store),
+        *_api(LABEL_ENDPOINTS, visit),
+        *label_routes(visit),
+        RoleRoute(f"{PREFIX}/openapi.json", _described, _READ),
+        RoleRoute(METRICS, metrics_route(store), _READ),
+        RoleRoute(HEALTH, _healthy(store), _READ),
+        *(RoleRoute(path, _showing(store, path, show, workers), _READ) for path, show in PAGES.items()),
+        RoleRoute(LOGIN, _log_in(access), {"GET": "viewer", "POST": "viewer"}),
+        RoleRoute(LOGOUT, _log_out(access), {"POST": "viewer"}),
+    ]
     return Starlette(
-        routes=[
-            *_api(ENDPOINTS, lambda request: store),
-            *_api(LABEL_ENDPOINTS, visit),
-            *label_routes(visit),
-            Route(f"{PREFIX}/openapi.json", _described),
-            Route(METRICS, metrics_route(store)),
-            Route(HEALTH, _healthy(store)),
-            *(Route(path, _showing(store, path, show, workers)) for path, show in PAGES.items()),
-            Route(LOGIN, _log_in(access), methods=["GET", "POST"]),
-            Route(LOGOUT, _log_out(access), methods=["POST"]),
-        ],
+        routes=routes,
         middleware=[
-            Middleware(Guard, access=access, patience=patience),
+            Middleware(Guard, access=access, patience=patience, routes=routes),
             Middleware(Remember, store=store),
             Middleware(Lanes, apart=workers is not None),
         ],
@@ -96,13 +98,14 @@ def create_app(
     )
 
 
-def _api(endpoints: Sequence[Endpoint], place: Callable[[Request], Any]) -> list[Route]:
+def _api(endpoints: Sequence[Endpoint], place: Callable[[Request], Any]) -> list[RoleRoute]:
     """Routes for endpoints; `place` returns the object that answers a request."""
     by_path: dict[str, dict[str, Endpoint]] = {}
     for endpoint in endpoints:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
     return [
-        Route(PREFIX + path, _answering(place, methods), methods=list(methods)) for path, methods in by_path.items()
+        RoleRoute(PREFIX + path, _answering(place, own), {method: one.least_role for method, one in own.items()})
+        for path, own in by_path.items()
     ]
 
 

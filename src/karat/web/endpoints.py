@@ -14,6 +14,7 @@ from karat.errors import ConfigError, InputError, KaratError, UnknownName
 from karat.errors.redaction import redact, redact_known
 from karat.files.decode_errors import DECODE_ERRORS
 from karat.history.store import NotThere, StoreError
+from karat.web.access import ROLES, Role
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 ZIP = "application/zip"
@@ -52,6 +53,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     """One path and method. `parameters`: a struct of the query parameters; `gives`: the type of the response.
 
     `answer` gets the object to answer from (the store), the path parameters, the query parameters and the body.
+    `role`: the least role that may ask. Everyone may read unless it is given; an endpoint that writes has to name it,
+    and is for admins until it does.
     """
 
     method: Method
@@ -62,10 +65,15 @@ class Endpoint(msgspec.Struct, frozen=True):
     parameters: type[msgspec.Struct] = NoParameters
     takes: Any = None  # type of the JSON body; bytes: a file of runs
     file: str | None = None  # media type, if the response is a file
+    role: Role | None = None
 
     @property
     def writes(self) -> bool:
         return self.method != "GET"
+
+    @property
+    def least_role(self) -> Role:
+        return self.role or ("admin" if self.writes else "viewer")
 
 
 def read_parameters(kind: type[msgspec.Struct], request: Request) -> Any:
@@ -135,6 +143,7 @@ def _operation(endpoint: Endpoint, known: dict[str, Any]) -> dict[str, Any]:
     schema = _BINARY if endpoint.file else known[str(endpoint.gives)]
     found: dict[str, Any] = {
         "summary": endpoint.summary,
+        "description": f"Role: {' or '.join(ROLES[ROLES.index(endpoint.least_role) :])}.",
         "operationId": _name(endpoint),
         "parameters": [*_in_path(endpoint.path), *_in_query(endpoint.parameters), *_header(endpoint)],
         "responses": {

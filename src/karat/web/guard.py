@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from karat.web.access import VISITOR, Access
+from karat.web.access import ROLE, TOKEN_ROLE, VISITOR, Access, allows
 from karat.web.endpoints import Problem, as_json
+from karat.web.page import page
+from karat.web.rules import READS, needed_role, refusal
 from karat.web.turns import Gone, is_upload
 
 COOKIE = "karat_session"
@@ -62,8 +66,10 @@ class BodyTooSlow(Exception):
 class Guard:
     """Middleware around the whole application, so that nothing else has to do these checks."""
 
-    def __init__(self, app: ASGIApp, access: Access, patience: Patience | None = None) -> None:
-        self._app, self._access, self._patience = app, access, patience or Patience()
+    def __init__(
+        self, app: ASGIApp, access: Access, patience: Patience | None = None, routes: Sequence[BaseRoute] = ()
+    ) -> None:
+        self._app, self._access, self._patience, self._routes = app, access, patience or Patience(), routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -106,7 +112,8 @@ class Guard:
         headers, path = Headers(scope=scope), scope["path"]
         scope[_COOKIES] = _parsed(headers.getlist("cookie"))
         VISITOR.set(self._visitor(scope, headers))
-        writes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
+        ROLE.set(self._access.role_of(VISITOR.get()))
+        writes = scope["method"] not in READS
         host = _host(headers.get("host", ""))
         if host not in self._access.hosts:
             return _problem(403, "host name not allowed", "karat serve --allow-host NAME")
@@ -125,7 +132,7 @@ class Guard:
             if self._access.proxy is not None and not self._access.users and self._access.token is None:
                 return _problem(401, "the proxy did not name a user", "log in at the address of the proxy")
             return RedirectResponse(_log_in_first(scope), 303)
-        return None
+        return self._beyond_role(scope)
 
     def _visitor(self, scope: Scope, headers: Headers) -> str | None:
         proxy = self._access.proxy
@@ -138,8 +145,21 @@ class Guard:
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             given = token.strip()
-            return self._access.is_token(given) or (path == METRICS and self._access.is_metrics_token(given))
+            if self._access.is_token(given):
+                ROLE.set(TOKEN_ROLE)
+                return True
+            ROLE.set("viewer")
+            return path == METRICS and self._access.is_metrics_token(given)
         return VISITOR.get() is not None
+
+    def _beyond_role(self, scope: Scope) -> Response | None:
+        own, needed = ROLE.get(), needed_role(self._routes, scope)
+        if allows(own, needed):
+            return None
+        problem = Problem(refusal(own, needed), "ask an admin of this server for the role")
+        if scope["path"].startswith("/api/"):
+            return as_json(problem, 403)
+        return page("problem.html", "Not allowed", status=403, problem=problem)
 
     def _own_origin(self, headers: Headers) -> bool:
         """Whether a write comes from our own pages. Browsers send its origin; scripts do not."""

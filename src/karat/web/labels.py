@@ -14,7 +14,6 @@ from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
 
 from karat.errors import ConfigError, InputError, KaratError
 from karat.history.store import NotThere, Store
@@ -28,11 +27,12 @@ from karat.report.cells import table
 from karat.report.labels import agreement_report, calibration_report
 from karat.report.renderers.html import marked, place
 from karat.results.queries.shown import shared_words
-from karat.web.access import VISITOR
+from karat.web.access import VISITOR, Role
 from karat.web.endpoints import Answer, Endpoint, NotYet
 from karat.web.forms import read_form
 from karat.web.guard import LABELS, cookies_of, set_cookie
 from karat.web.page import page, problem_page
+from karat.web.rules import RoleRoute
 
 JSON_LINES = "application/x-ndjson"
 _Text = Annotated[str, msgspec.Meta(max_length=500)]
@@ -181,8 +181,18 @@ LABEL_ENDPOINTS = (
     Endpoint("GET", "/pools", "Pools to label, with progress.", list[PoolState], _pools),
     Endpoint("GET", f"{_POOL}/next", "The next pair of an annotator.", Turn, _of_pool(_next), AskTurn),
     Endpoint("GET", f"{_POOL}/labels", _ALL_LABELS, bytes, _of_pool(_all_labels), file=JSON_LINES),
-    Endpoint("POST", f"{_POOL}/labels", "Grade a pair, or skip it.", Given, _of_pool(_give), takes=NewLabel),
-    Endpoint("DELETE", f"{_POOL}/labels/last", "Undo an annotator's last label.", Label, _of_pool(_undo), AskAnnotator),
+    Endpoint(
+        "POST", f"{_POOL}/labels", "Grade a pair, or skip it.", Given, _of_pool(_give), takes=NewLabel, role="labeller"
+    ),
+    Endpoint(
+        "DELETE",
+        f"{_POOL}/labels/last",
+        "Undo an annotator's last label.",
+        Label,
+        _of_pool(_undo),
+        AskAnnotator,
+        role="labeller",
+    ),
     Endpoint("GET", f"{_POOL}/settled", _SETTLED, bytes, _of_pool(_settled), AskSettled, file=JSON_LINES),
     Endpoint("GET", f"{_POOL}/agreement", "Agreement between people.", Agreement, _of_pool(_agreement)),
     Endpoint("GET", f"{_POOL}/calibration", "Judges compared with people.", Calibration, _of_pool(_calibration_file)),
@@ -279,19 +289,19 @@ def _report(visit: Visit, pool: PoolAtDesk, here: str, sections: Sequence[Sectio
     return _page(visit, "label_report.html", f"{here.title()} on {pool.name}", sections, pool=pool.name, here=here)
 
 
-_PAGES: Sequence[tuple[str, str, Page]] = (
-    ("GET", "", pools_page),
-    ("GET", "/{pool}", label_page),
-    ("POST", "/{pool}", give),
-    ("POST", "/{pool}/undo", undo),
-    ("GET", "/{pool}/name", name_page),
-    ("POST", "/{pool}/name", set_name),
-    ("GET", "/{pool}/agreement", agreement_page),
-    ("GET", "/{pool}/calibration", calibration_page),
+_PAGES: Sequence[tuple[str, str, Page, Role]] = (
+    ("GET", "", pools_page, "viewer"),
+    ("GET", "/{pool}", label_page, "labeller"),
+    ("POST", "/{pool}", give, "labeller"),
+    ("POST", "/{pool}/undo", undo, "labeller"),
+    ("GET", "/{pool}/name", name_page, "labeller"),
+    ("POST", "/{pool}/name", set_name, "labeller"),
+    ("GET", "/{pool}/agreement", agreement_page, "viewer"),
+    ("GET", "/{pool}/calibration", calibration_page, "viewer"),
 )
 
 
-def label_routes(visit_of: Callable[[Request], Visit]) -> list[Route]:
+def label_routes(visit_of: Callable[[Request], Visit]) -> list[RoleRoute]:
     def answering(show: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             visit = visit_of(request)
@@ -304,7 +314,7 @@ def label_routes(visit_of: Callable[[Request], Visit]) -> list[Route]:
 
         return answer
 
-    return [Route(LABELS + path, answering(show), methods=[method]) for method, path, show in _PAGES]
+    return [RoleRoute(LABELS + path, answering(show), {method: role}) for method, path, show, role in _PAGES]
 
 
 def _page(visit: Visit, template: str, title: str, sections: Sequence[Section] = (), **context: Any) -> Response:

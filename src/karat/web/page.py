@@ -23,7 +23,7 @@ from karat.history.report import gold_set, minute
 from karat.history.store import Store
 from karat.report.renderers.html import Placed, asset, environment
 from karat.report.svg import element
-from karat.web.access import VISITOR
+from karat.web.access import VISITOR, may
 from karat.web.endpoints import Offset, Problem, problem_of
 
 _S = TypeVar("_S", bound=msgspec.Struct)
@@ -144,6 +144,7 @@ def _templates() -> Environment:
     assert blocks.loader is not None
     made = blocks.overlay(loader=ChoiceLoader([FunctionLoader(_known), blocks.loader]))
     made.filters.update(minute=minute, gold_set=gold_set)
+    made.globals = {**made.globals, "may": may}
     return made
 
 

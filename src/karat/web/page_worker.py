@@ -17,7 +17,7 @@ from karat.files.child import answer_requests, pipes
 from karat.files.safe_parquet import read_here
 from karat.history.location import open_store
 from karat.history.store import LATEST, Store
-from karat.web.access import VISITOR
+from karat.web.access import ROLE, VISITOR
 from karat.web.page import problem_page
 from karat.web.pages.compare import compare_page
 from karat.web.pages.queries import queries_page, query_page, triage_page
@@ -44,12 +44,13 @@ def main() -> None:
     read_here()
     with open_store(first["store"]) as store:
         for route in ("/runs/{run}", "/runs/{run}/queries"):  # loads what the first page would
-            _made(store, {"route": route, "path": route, "query": "", "run": LATEST, "visitor": None})
+            _made(store, {"route": route, "path": route, "query": "", "run": LATEST, "visitor": None, "role": "admin"})
         answer_requests(lambda asked, _: _made(store, asked), requests, answers)
 
 
 def _made(store: Store, asked: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     VISITOR.set(asked["visitor"])
+    ROLE.set(asked["role"])
     scope = {
         "type": "http",
         "method": "GET",

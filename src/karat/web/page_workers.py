@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from karat.errors.redaction import kept_secrets, redact_known
 from karat.files.child import Child, ChildFailed
 from karat.history.store import Store
-from karat.web.access import VISITOR
+from karat.web.access import ROLE, VISITOR
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -58,6 +58,7 @@ class PageWorkers:
             "query": request.scope["query_string"].decode("latin-1"),
             "run": request.path_params.get("run"),
             "visitor": VISITOR.get(),
+            "role": ROLE.get(),
         }
         try:
             told, body = await asyncio.wrap_future((self._slow if route == _SLOW else self._usual).answer(asked))

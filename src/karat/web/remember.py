@@ -19,10 +19,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from karat.errors import KaratError
 from karat.history.store import Store
-from karat.web.access import VISITOR
+from karat.web.access import ROLE, VISITOR, Role
 
 _T = TypeVar("_T")
-_Key = tuple[str, bytes, bool | None]  # path, query, and whether the reader is anonymous, has a name or uses the token
+# Path, query, whether the reader is anonymous, has a name or uses the token, and the role: pages show what it may do.
+_Key = tuple[str, bytes, bool | None, Role]
 _PAGES = ("/runs", "/trend", "/compare", "/query", "/pins")
 _KEPT = (*_PAGES, *(f"/api/v1{path}" for path in (*_PAGES, "/side-by-side", "/choices")))
 _ONE_RUN = ("/runs/", "/api/v1/runs/")
@@ -65,7 +66,7 @@ class Remember:
             await self._app(scope, receive, send)
             return
         name = VISITOR.get()
-        key = (scope["path"], scope["query_string"], None if name is None else bool(name))
+        key = (scope["path"], scope["query_string"], None if name is None else bool(name), ROLE.get())
         while True:
             try:
                 state = await self._asked(self._store.state)
