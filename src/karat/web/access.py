@@ -33,7 +33,7 @@ Role = Literal["viewer", "labeller", "editor", "admin"]  # each may do what the 
 ROLES: tuple[Role, ...] = get_args(Role)
 ROLE: ContextVar[Role] = ContextVar("role", default="viewer")  # of the current request
 TOKEN_ROLE: Role = "editor"
-_FIRST_ROLE: Role = "admin"  # of lines without a role, and of visitors where nobody logs in
+_FIRST_ROLE: Role = "admin"  # of lines without a role, and of visitors if there is no log-in
 
 
 def allows(own: Role, needed: Role) -> bool:
