@@ -112,6 +112,7 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/judge_speed.py --output benchmarks/JUDGE.md
 	$(BIN)/python benchmarks/history_speed.py --output benchmarks/HISTORY.md
 	$(BIN)/python benchmarks/dashboard_speed.py --output benchmarks/DASHBOARD.md
+	$(BIN)/python benchmarks/team_speed.py --output benchmarks/TEAM.md
 	$(BIN)/python benchmarks/scale.py --largest --output benchmarks/SCALE.md
 	$(BIN)/python benchmarks/parts_speed.py --output benchmarks/PARTS.md
 	$(BIN)/python benchmarks/duckdb_sql.py --largest --output benchmarks/DUCKDB.md

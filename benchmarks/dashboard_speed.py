@@ -97,9 +97,9 @@ def fill(store: Store, runs: int) -> None:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[tuple[int, int]]:
+def served(place: Path | str) -> Iterator[tuple[int, int]]:
     """The port, and the number of the process."""
-    command = [sys.executable, "-m", "karat.cli.main", "serve", "--store", str(folder), "--port", "0"]
+    command = [sys.executable, "-m", "karat.cli.main", "serve", "--store", str(place), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -129,10 +129,13 @@ def tagging(store: Store, run_id: str) -> Iterator[None]:
     thread.join()
 
 
-def measured(port: int, process: int, ids: list[str], requests: int, seed: int) -> Round:
+def measured(
+    port: int, process: int, ids: list[str], requests: int, seed: int, seconds: float = SECONDS, look: float = 0.0
+) -> Round:
+    """`look`: seconds that a reader looks at a page, on average."""
     before, worked = resident(process), busy(process)
     times, statuses, kinds = list[float](), Counter[int](), dict[str, list[float]]()
-    chance, end = random.Random(seed), time.perf_counter() + SECONDS
+    chance, end = random.Random(seed), time.perf_counter() + seconds
     left = requests
 
     async def reader() -> None:
@@ -141,6 +144,11 @@ def measured(port: int, process: int, ids: list[str], requests: int, seed: int) 
         try:
             while left > 0 and time.perf_counter() < end:
                 left -= 1
+                if look:
+                    await asyncio.sleep(chance.expovariate(1 / look))
+                    if stream[0].at_eof():  # the server closes idle connections, and browsers open new ones
+                        stream[1].close()
+                        stream = await asyncio.open_connection("127.0.0.1", port)
                 kind, path = chosen(chance, ids)
                 begun = time.perf_counter()
                 try:
