@@ -20,6 +20,7 @@ from karat.report.build import full_sections
 from karat.report.sweep import sweep_blocks
 from karat.results.analyses.base import Lacking, Setup
 from karat.results.evaluate import panel_need
+from karat.results.kept_hits import kept_hits
 from karat.results.kept_run import SCORE, TAG, VOTE, KeptRun, RunDocument, decoded, keep
 from karat.results.queries.triage import Triage, triage, triage_need
 from karat.results.result import Result
@@ -35,9 +36,10 @@ WORST = 100  # failed queries kept with their hits
 
 
 def keep_result(result: Result, *, worst: int = WORST) -> KeptRun:
-    """Keeps a result with everything that needs the run itself: segments, curves over k, the failed queries.
+    """Keeps a result with everything that needs the run itself: segments, curves over k, failed queries, and the hits
+    of every query.
 
-    `worst`: how many failed queries are kept with their hits."""
+    `worst`: how many failed queries are part of the file of the run."""
     saved = saved_form(result)
     told = {row.segment for row in saved.segments}
     more = [row for tag in result.telling_tags() for row in result.segment_by(tag) if row.segment not in told]
@@ -51,6 +53,7 @@ def keep_result(result: Result, *, worst: int = WORST) -> KeptRun:
         triage=_plain(triage(result, worst)),
         sweep=_sweep(result),
         sections=sections,
+        hits=kept_hits(result),
     )
 
 
@@ -61,7 +64,7 @@ def made_sections(result: Result) -> list[Any]:
 
 def keep_need(setup: Setup) -> Need:
     """What `keep_result` needs."""
-    return Need.union([triage_need(setup), panel_need(setup), Need(hashes=True, tops=TOP)])
+    return Need.union([triage_need(setup), panel_need(setup), Need(hashes=True, tops=TOP, every=True)])
 
 
 def judgement(verdicts: Verdicts) -> Judgement:
