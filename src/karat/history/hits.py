@@ -1,14 +1,14 @@
 """The kept form of every query of a run: gold, hits and scores, so that one query opens without reading the others.
 
-Queries are spread over parts of about a hundred by a hash of their ids. A part is one row of the table `hits`: columns of
-numbers and texts, compressed, and beside them the keys of its texts.
+Queries are spread over parts of about a hundred by a hash of their ids. A part is one row of the table `hits`: columns
+of numbers and texts, compressed, and beside them the keys of its texts.
 """
 
 from __future__ import annotations
 
-import itertools
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -177,7 +177,7 @@ def read_record(connection: Connection, run_id: str, query_id: str, *, texts: bo
     if not found:
         return None
     content, keys = map(bytes, found[0])
-    part = Part(StoredPart(content, keys), f"run {run_id[:10]}")
+    part = _QueryPart(StoredPart(content, keys), f"run {run_id[:10]}")
     return part.record(query_id, read_texts(connection, part.keys_of(query_id)) if texts else {})
 
 
@@ -239,7 +239,7 @@ class _Read:
     def names(self, low: int = 0, high: int | None = None) -> list[str]:
         high = self.size if high is None else high
         ends = self.stops[low : high + 1].tolist()
-        return [self.ids[a:b].decode("utf-8", "replace") for a, b in itertools.pairwise(ends)]
+        return [self.ids[a:b].decode("utf-8", "replace") for a, b in pairwise(ends)]
 
     def at(self, row: int) -> list[tuple[str, float | None, float | None, int]]:
         """(id, first, second, number of its text) of each place of a query."""
@@ -248,7 +248,7 @@ class _Read:
         return list(zip(self.names(low, high), *numbers, self.texts[low:high].tolist(), strict=True))
 
 
-class Part:
+class _QueryPart:
     """Some queries. Raises InputError if it is not what Karat writes."""
 
     def __init__(self, stored: StoredPart, label: str, most: int = _LARGEST) -> None:
@@ -344,9 +344,9 @@ def restored_hits(
 ) -> KeptHits:
     """The hits of a run from its parts, as found in an archive. Only what the rows do not have is taken from the parts,
     so that both always agree. Raises InputError if they are not what Karat writes."""
-    parts: list[Part] = []
+    parts: list[_QueryPart] = []
     for one in stored:
-        parts.append(Part(one, label, _LARGEST_RUN - sum(part.size for part in parts)))
+        parts.append(_QueryPart(one, label, _LARGEST_RUN - sum(part.size for part in parts)))
     if not parts or FAILED not in rows.columns:
         raise InputError("the run does not fit the kept hits", code="damaged-run", file=label)
     queries = [query for part in parts for query in part.part.queries]
@@ -394,7 +394,7 @@ class _Numbers:
         return found
 
 
-def _restored(lists: Sequence[_Read | None], parts: Sequence[Part], numbered: _Numbers) -> KeptLists | None:
+def _restored(lists: Sequence[_Read | None], parts: Sequence[_QueryPart], numbered: _Numbers) -> KeptLists | None:
     found = [one for one in lists if one is not None]
     if len(found) < len(lists):
         return None

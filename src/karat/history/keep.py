@@ -22,7 +22,7 @@ from karat.results.analyses.base import Lacking, Setup
 from karat.results.evaluate import panel_need
 from karat.results.kept_hits import kept_hits
 from karat.results.kept_run import SCORE, TAG, VOTE, KeptRun, RunDocument, decoded, keep
-from karat.results.queries.triage import Triage, triage, triage_need
+from karat.results.queries.triage import Case, Triage, triage, triage_need
 from karat.results.result import Result
 from karat.results.save import from_columns, restore, saved_form
 from karat.results.sweep import Sweep
@@ -104,6 +104,11 @@ def scored(store: Store, run_id: str, metrics: Sequence[str]) -> Result:
 def triage_of(document: RunDocument, cases: Sequence[Any]) -> Triage | None:
     """The triage of a run with some of its cases."""
     return _typed({**(document.triage or {}), "cases": list(cases)}, Triage)
+
+
+def shown_case(case: Any) -> Case | None:
+    """A case as kept; None if there is none, or another version made it."""
+    return _typed(case, Case)
 
 
 def kept_sections(store: Store, run_id: str) -> list[Section]:

@@ -65,7 +65,7 @@ def moved_between(before: QueryRecord, after: QueryRecord) -> list[Moved]:
 
 def case_from(record: QueryRecord) -> Case:
     """The query as `karat eval triage` shows it."""
-    about = Passages(record)
+    about = _Passages(record)
     relevant = None if record.bm25 is None else sum((hit.grade or 0) > 0 for hit in record.bm25)
     return Case(
         query_id=record.query_id,
@@ -82,7 +82,7 @@ def case_from(record: QueryRecord) -> Case:
     )
 
 
-class Passages:
+class _Passages:
     """The texts of a query with the words that they share with it."""
 
     def __init__(self, record: QueryRecord) -> None:

@@ -24,7 +24,7 @@ from karat.web.access import VISITOR
 _T = TypeVar("_T")
 _Key = tuple[str, bytes, bool | None]  # path, query, and whether the reader is anonymous, has a name or uses the token
 _PAGES = ("/runs", "/trend", "/compare", "/query", "/pins")
-_KEPT = (*_PAGES, *(f"/api/v1{path}" for path in (*_PAGES, "/side-by-side", "/choices")))
+_KEPT = (*_PAGES, *(f"/api/v1{path}" for path in (*_PAGES, "/side-by-side", "/choices", "/hits")))
 _ONE_RUN = ("/runs/", "/api/v1/runs/")
 _LARGEST = 1 << 20  # bytes of a cached response
 _MOST = 64 << 20  # bytes of all responses, compressed
