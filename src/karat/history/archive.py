@@ -11,7 +11,7 @@ from itertools import chain
 from lzma import LZMAError
 from pathlib import Path
 from struct import error as StructError
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,9 +21,11 @@ from karat.data.saved import SavedObject
 from karat.errors import ConfigError, InputError, KaratError, shorten
 from karat.files.decode_errors import DECODE_ERRORS
 from karat.files.limits import largest_content
+from karat.history.hits import StoredPart, all_parts, restored_hits, stored_parts
 from karat.history.incoming import checked_line, checked_run
 from karat.history.rows import Judgement, utc
 from karat.history.store import Saved, Store, checked_name, short
+from karat.history.texts import key_of, pack_text, packed_texts, split_keys
 from karat.net.http import Http, HttpError, Response, Secrets, check_url, is_loopback
 from karat.net.timeouts import TooSlow
 from karat.results.kept_run import KeptRun, read_kept
@@ -32,7 +34,7 @@ LARGEST = 512 << 20  # bytes per run: a hundred times a run of 100,000 queries
 _LARGEST_MANIFEST = 64 << 20
 _HELD = 32 << 20  # bytes of runs, compressed, kept in memory while the others are checked
 _LARGEST_ANSWER = 1 << 20
-_MANIFEST = "history.json"
+_MANIFEST, _TEXTS = "history.json", "texts.bin"
 # What zipfile raises for damaged files, including unknown versions and methods, passwords and bad offsets.
 _BROKEN = (zipfile.BadZipFile, KeyError, EOFError, RuntimeError, OSError, zlib.error, LZMAError, StructError)
 
@@ -46,6 +48,7 @@ class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
     branch: str | None = None
     tags: list[str] = []
     judgements: list[Judgement] = []
+    hits: str | None = None  # sha256 of the file with the hits of every query; null: not kept
 
 
 class _Gates(msgspec.Struct):
@@ -72,9 +75,14 @@ def pack(store: Store, ids: Sequence[str]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:  # Parquet is already compressed
         entries = []
+        texts: dict[bytes, bytes] = {}
         for run_id in ids:
             source, row = store.source(run_id), store.row(run_id)
             content = source if isinstance(source, bytes) else source.read_bytes()
+            with store.transaction() as connection:
+                parts = all_parts(connection, run_id)
+                texts |= packed_texts(connection, (key for part in parts for key in split_keys(part.keys)))
+            hits = msgspec.msgpack.encode(parts)
             entry = ArchivedRun(
                 id=run_id,
                 sha256=hashlib.sha256(content).hexdigest(),
@@ -82,9 +90,14 @@ def pack(store: Store, ids: Sequence[str]) -> bytes:
                 branch=row.head.branch,
                 tags=row.tags,
                 judgements=store.judgements(run_id),
+                hits=hashlib.sha256(hits).hexdigest() if parts else None,
             )
             entries.append(entry)
             file.writestr(f"{run_id}.parquet", content)
+            if parts:
+                file.writestr(f"{run_id}.hits", hits)
+        if texts:
+            file.writestr(_TEXTS, msgspec.msgpack.encode(texts))
         manifest = Manifest(karat=__version__, runs=entries)
         file.writestr(_MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
     return buffer.getvalue()
@@ -103,23 +116,45 @@ def import_runs(store: Store, source: Path | bytes, label: str) -> list[Saved]:
     ]
 
 
-def _checked_first(source: Path | bytes, label: str) -> tuple[list[tuple[ArchivedRun, bytes]], bool]:
+class _Held(NamedTuple):
+    """A checked run, compressed."""
+
+    said: ArchivedRun
+    content: bytes
+    parts: list[StoredPart]
+    texts: dict[bytes, bytes]
+
+    @property
+    def size(self) -> int:
+        hits = sum(len(part.content) + len(part.keys) for part in self.parts)
+        return len(self.content) + hits + sum(map(len, self.texts.values()))
+
+
+def _checked_first(source: Path | bytes, label: str) -> tuple[list[_Held], bool]:
     """Checks all runs; returns the first ones that fit in memory, and whether these are all."""
     held, size = [], 0
     for said, run in _checked(source, label):
-        content = run.to_parquet() if size <= _HELD else b""
-        size += len(content)
-        if content and size <= _HELD:
-            held.append((said, content))
+        if size <= _HELD:
+            texts = [] if run.hits is None else run.hits.texts
+            packed = {key_of(*text): pack_text(text[1]) for text in texts}
+            one = _Held(said, run.to_parquet(), list(stored_parts(run)), packed)
+            size += one.size
+            if size <= _HELD:
+                held.append(one)
     return held, size <= _HELD
 
 
-def _taken(held: list[tuple[ArchivedRun, bytes]], label: str) -> Iterator[tuple[ArchivedRun, KeptRun]]:
+def _taken(held: list[_Held], label: str) -> Iterator[tuple[ArchivedRun, KeptRun]]:
     """Yields runs one by one and frees their memory."""
     held.reverse()
     while held:
-        said, content = held.pop()
-        yield said, read_kept(content, label, most=LARGEST)
+        one = held.pop()
+        run = read_kept(one.content, label, most=LARGEST)
+        yield one.said, _with_hits(run, one.parts, one.texts, label) if one.parts else run
+
+
+def _with_hits(run: KeptRun, parts: list[StoredPart], texts: dict[bytes, bytes], label: str) -> KeptRun:
+    return KeptRun(run.text, run.rows, restored_hits(run.rows, parts, texts, label))
 
 
 def push(url: str, content: bytes, token: str | None, timeout: float) -> list[tuple[str, bool]]:
@@ -183,6 +218,7 @@ def _checked(source: Path | bytes, label: str, at: int = 0) -> Iterator[tuple[Ar
             manifest = msgspec.json.decode(_read(file, _MANIFEST, label, _LARGEST_MANIFEST), type=Manifest)
             if len({entry.id for entry in manifest.runs}) < len(manifest.runs):
                 raise InputError("a run is listed twice", code="not-an-archive", file=label)
+            texts: dict[bytes, bytes] | None = None
             for entry in manifest.runs[at:]:
                 content = _read(file, f"{entry.id}.parquet", label)
                 if hashlib.sha256(content).hexdigest() != entry.sha256:
@@ -190,12 +226,27 @@ def _checked(source: Path | bytes, label: str, at: int = 0) -> Iterator[tuple[Ar
                         f"the run {short(entry.id)} was changed after the export", code="changed-run", file=label
                     )
                 _check_entry(entry, label)
-                yield entry, _whole(read_kept(content, label, most=LARGEST), entry.id, label)
+                run = _whole(read_kept(content, label, most=LARGEST), entry.id, label)
+                if entry.hits is not None:
+                    content = _read(file, f"{entry.id}.hits", label)
+                    if hashlib.sha256(content).hexdigest() != entry.hits:
+                        what = f"the hits of the run {short(entry.id)} were changed after the export"
+                        raise InputError(what, code="changed-run", file=label)
+                    texts = _texts(file, label) if texts is None else texts
+                    run = _with_hits(run, msgspec.msgpack.decode(content, type=list[StoredPart]), texts, label)
+                yield entry, run
     except _BROKEN as error:
         hint = "expected a file written by `karat history export`"
         raise InputError("not a file of runs, or damaged", code="not-an-archive", file=label, hint=hint) from error
     except DECODE_ERRORS as error:
         raise InputError(f"not a file of runs: {error}", code="not-an-archive", file=label) from error
+
+
+def _texts(file: zipfile.ZipFile, label: str) -> dict[bytes, bytes]:
+    """The texts of all runs, compressed, by their keys; none if no run has any."""
+    if _TEXTS not in file.namelist():
+        return {}
+    return msgspec.msgpack.decode(_read(file, _TEXTS, label), type=dict[bytes, bytes])
 
 
 def _read(file: zipfile.ZipFile, name: str, label: str, largest: int | None = None) -> bytes:

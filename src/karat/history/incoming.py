@@ -18,7 +18,8 @@ from karat.history.rows import head_of, measures_of
 from karat.history.store import refuse_unstorable
 from karat.report.blocks import Report, Section
 from karat.report.export import page
-from karat.results.kept_run import SCORE, TAG, VOTE, KeptRun, columns_named
+from karat.results.kept_run import FAILED, SCORE, TAG, VOTE, KeptRun, columns_named
+from karat.results.queries.triage import NOTHING_FOUND
 
 if TYPE_CHECKING:
     import polars as pl
@@ -89,6 +90,7 @@ def _row_problems(rows: pl.DataFrame, metrics: Sequence[str]) -> Iterator[str]:
     kinds |= {"missing": pl.Boolean, "first_rank": pl.Int64}
     kinds |= {name: pl.Float64 for name in rows.columns if name.startswith((SCORE, VOTE))}
     kinds |= {name: pl.String for name in rows.columns if name.startswith(TAG)}
+    kinds |= {name: pl.Float64 for name in rows.columns if name == FAILED}
     other = [name for name, kind in kinds.items() if rows.schema.get(name) != kind]
     if other:
         yield f"the column {shorten(other[0], 60)} has the wrong type"
@@ -100,6 +102,8 @@ def _row_problems(rows: pl.DataFrame, metrics: Sequence[str]) -> Iterator[str]:
         yield "a query has no id, or the id of another one"
     if rows["missing"].null_count() or (rows["first_rank"] < 1).any():
         yield "a rank is below 1, or the column missing has no value"
+    if FAILED in rows.columns and not rows[FAILED].drop_nulls().is_between(0, NOTHING_FOUND).all():
+        yield f"the column {FAILED} has an invalid number"
     if set(columns_named(rows, SCORE)) != set(metrics):
         yield "scores and summary have different metrics"
     for name in (name for name in rows.columns if name.startswith((SCORE, VOTE))):

@@ -20,8 +20,9 @@ from karat.report.build import full_sections
 from karat.report.sweep import sweep_blocks
 from karat.results.analyses.base import Lacking, Setup
 from karat.results.evaluate import panel_need
+from karat.results.kept_hits import kept_hits
 from karat.results.kept_run import SCORE, TAG, VOTE, KeptRun, RunDocument, decoded, keep
-from karat.results.queries.triage import Triage, triage, triage_need
+from karat.results.queries.triage import Case, Triage, triage, triage_need
 from karat.results.result import Result
 from karat.results.save import from_columns, restore, saved_form
 from karat.results.sweep import Sweep
@@ -35,9 +36,10 @@ WORST = 100  # failed queries kept with their hits
 
 
 def keep_result(result: Result, *, worst: int = WORST) -> KeptRun:
-    """Keeps a result with everything that needs the run itself: segments, curves over k, the failed queries.
+    """Keeps a result with everything that needs the run itself: segments, curves over k, failed queries, and the hits
+    of every query.
 
-    `worst`: how many failed queries are kept with their hits."""
+    `worst`: how many failed queries are part of the file of the run."""
     saved = saved_form(result)
     told = {row.segment for row in saved.segments}
     more = [row for tag in result.telling_tags() for row in result.segment_by(tag) if row.segment not in told]
@@ -51,6 +53,7 @@ def keep_result(result: Result, *, worst: int = WORST) -> KeptRun:
         triage=_plain(triage(result, worst)),
         sweep=_sweep(result),
         sections=sections,
+        hits=kept_hits(result),
     )
 
 
@@ -61,7 +64,7 @@ def made_sections(result: Result) -> list[Any]:
 
 def keep_need(setup: Setup) -> Need:
     """What `keep_result` needs."""
-    return Need.union([triage_need(setup), panel_need(setup), Need(hashes=True, tops=TOP)])
+    return Need.union([triage_need(setup), panel_need(setup), Need(hashes=True, tops=TOP, every=True)])
 
 
 def judgement(verdicts: Verdicts) -> Judgement:
@@ -101,6 +104,11 @@ def scored(store: Store, run_id: str, metrics: Sequence[str]) -> Result:
 def triage_of(document: RunDocument, cases: Sequence[Any]) -> Triage | None:
     """The triage of a run with some of its cases."""
     return _typed({**(document.triage or {}), "cases": list(cases)}, Triage)
+
+
+def shown_case(case: Any) -> Case | None:
+    """A case as kept; None if there is none, or another version made it."""
+    return _typed(case, Case)
 
 
 def kept_sections(store: Store, run_id: str) -> list[Section]:

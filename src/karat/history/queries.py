@@ -12,9 +12,12 @@ import msgspec
 from karat.errors import ConfigError, InputError, KaratError, UnknownName
 from karat.files.decode_errors import UNFIT
 from karat.files.safe_parquet import GONE, ParquetSource, UnreadableParquet
-from karat.history.rows import Filter
+from karat.history.hits import QueryRecord
+from karat.history.records import case_from, record_of
+from karat.history.rows import Filter, RunRow
 from karat.history.store import NotThere, Store, gone, short
-from karat.results.kept_run import SCORE, TAG, VOTE
+from karat.results.kept_run import FAILED, SCORE, TAG, VOTE
+from karat.results.queries.triage import DEPTH, MISSED
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,6 +26,7 @@ _MOST = 500
 _SHOWN = ("query_id", "query", "first_rank", "missing")
 _TOTAL = " total"  # not the name of any column
 _MOST_NAMES = 4096
+_ROUNDING = 1e-9
 _KNOWN_NAMES: dict[str, list[str]] = {}  # id of a run → its columns
 Order = Literal["given", "worst", "best", "changed"]
 
@@ -74,7 +78,9 @@ class QueryPoint(msgspec.Struct, frozen=True, kw_only=True):
     branch: str | None
     first_rank: int | None
     missing: bool
-    has_case: bool  # its hits are kept
+    has_case: bool  # one of the worst queries
+    has_hits: bool  # the run keeps the hits of every query
+    failed: bool | None  # nothing found in the first ten, or below its ceiling; null: unknown
     scores: dict[str, float | None]
 
 
@@ -155,21 +161,57 @@ def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFram
 
 
 def case_of(store: Store, run_id: str, query_id: str) -> dict[str, Any] | None:
-    """A failed query with its gold and hits, as `karat eval triage` shows it; None if its hits were not kept."""
-    found = _one(store, run_id, query_id, whole_case=True)
+    """A query with its gold and hits, as `karat eval triage` shows it; None if its hits were not kept."""
+    record = record_of(store, run_id, query_id).record
+    if record is not None:
+        return _plain_case(record)
+    found = _read_one(store, run_id, query_id, whole_case=True)
     with _readable(run_id):
         return None if found is None or found["case"] is None else msgspec.json.decode(found["case"])
 
 
+def _plain_case(record: QueryRecord) -> dict[str, Any]:
+    return msgspec.to_builtins(case_from(record))  # type: ignore[no-any-return]
+
+
 def cases_of(store: Store, run_id: str, *, offset: int = 0, limit: int = 20) -> list[dict[str, Any]]:
-    """The triage queue of a run: some of its failed queries, worst first."""
+    """The triage queue of a run: some of its failed queries, worst first. Earlier versions kept 100 of them."""
     import polars as pl
 
-    wanted = store.document(run_id).cases[max(offset, 0) :][: _size(limit)]
+    start, size = max(offset, 0), _size(limit)
     with _scanned(store, run_id) as table:
-        chosen = pl.col("query_id").is_in(wanted)
-        texts = dict(table.collect(lambda frame: frame.filter(chosen).select("query_id", "case")).iter_rows())
-        return [msgspec.json.decode(texts[query]) for query in wanted if texts.get(query)]
+        if FAILED in _names(run_id, table):
+            failed = table.collect(
+                lambda frame: (
+                    frame.select("query_id", FAILED, "case")
+                    .filter(pl.col(FAILED) > 0)
+                    .sort(FAILED, descending=True, maintain_order=True)
+                    .slice(start, size)
+                )
+            )
+            wanted, texts = failed["query_id"].to_list(), dict(failed.select("query_id", "case").iter_rows())
+        else:
+            wanted = store.document(run_id).cases[start:][:size]
+            chosen = pl.col("query_id").is_in(wanted)
+            texts = dict(table.collect(lambda frame: frame.filter(chosen).select("query_id", "case")).iter_rows())
+        found = [(query, texts.get(query)) for query in wanted]
+        cases = [msgspec.json.decode(text) if text else _recorded(store, run_id, query) for query, text in found]
+        return [case for case in cases if case is not None]
+
+
+def _recorded(store: Store, run_id: str, query_id: str) -> dict[str, Any] | None:
+    record = record_of(store, run_id, query_id).record
+    return None if record is None else _plain_case(record)
+
+
+def failed_count(store: Store, row: RunRow) -> int:
+    """How many failed queries `cases_of` has."""
+    with _scanned(store, row.id) as table:
+        if FAILED not in _names(row.id, table):
+            return row.head.cases
+    told = store.document(row.id).triage or {}
+    counts = [told.get(name, 0) for name in ("nothing_found", "losing")]
+    return sum(count for count in counts if isinstance(count, int))
 
 
 def side_by_side(
@@ -215,14 +257,14 @@ def query_over_time(
     points = []
     for row in page.rows:
         try:
-            found = _one(store, row.id, query_id)
+            found = _point(store, row.id, query_id)
         except NotThere:  # deleted since the list was read
             continue
         if found is not None:
-            texts += [found["query"]] if found["query"] else []
-            head = row.head
+            text, head = found.pop("query"), row.head
+            texts += [text] if text else []
             points.append(
-                QueryPoint(run_id=row.id, saved_at=row.saved_at, system=head.system, branch=head.branch, **_told(found))
+                QueryPoint(run_id=row.id, saved_at=row.saved_at, system=head.system, branch=head.branch, **found)
             )
     return QueryHistory(query_id, texts[0] if texts else None, points, page.after)
 
@@ -250,8 +292,39 @@ def _names(run_id: str, table: ParquetSource) -> list[str]:
     return found
 
 
-def _one(store: Store, run_id: str, query_id: str, *, whole_case: bool = False) -> dict[str, Any] | None:
-    """One query; `whole_case`: only its case, which is not just whether there is one."""
+def _point(store: Store, run_id: str, query_id: str) -> dict[str, Any] | None:
+    """The text of a query, and the fields of a QueryPoint."""
+    kept = record_of(store, run_id, query_id, texts=False)
+    one = kept.record
+    if one is None:
+        found = None if kept.kept else _read_one(store, run_id, query_id)
+        return found and {"query": found["query"], **_told(found), "has_hits": False, "failed": _seems_failed(found)}
+    return {
+        "query": one.query,
+        "first_rank": one.first_rank,
+        "missing": one.missing,
+        "has_case": False,
+        "has_hits": True,
+        "failed": one.kind is not None and one.kind != "nothing lost",
+        "scores": one.scores,
+    }
+
+
+def _seems_failed(row: dict[str, Any]) -> bool | None:
+    """Whether a query failed, for runs of earlier versions, which do not say it."""
+    recall, rank = row.get(SCORE + MISSED), row["first_rank"]
+    if SCORE + MISSED in row and recall is None:
+        return False  # nothing to find
+    if row["case"] or recall == 0 or (recall is None and (rank is None or rank > DEPTH)):
+        return True
+    orders = {k: row.get(f"{SCORE}ndcg@{k}") for k in range(1, DEPTH + 1)}
+    if any(value is not None and value < 1 - _ROUNDING for value in orders.values()):
+        return True  # a poor order in the first places is one in the first ten
+    return None if orders[DEPTH] is None else False
+
+
+def _read_one(store: Store, run_id: str, query_id: str, *, whole_case: bool = False) -> dict[str, Any] | None:
+    """One query from the file of a run; `whole_case`: only its case, which is not just whether there is one."""
     import polars as pl
 
     case = pl.col("case")

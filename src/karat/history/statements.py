@@ -80,6 +80,9 @@ VERSIONS = (
             "CREATE TABLE means (run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, metric TEXT NOT NULL, "
             "mean DOUBLE PRECISION, PRIMARY KEY (run_id, metric))",
             "CREATE INDEX means_by_value ON means (metric, mean, run_id)",
+            # Some queries of a run with their gold and hits (`hits.py`), and the keys of their texts.
+            "CREATE TABLE hits (run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, part INTEGER NOT NULL, "
+            "content BYTEA NOT NULL, keys BYTEA NOT NULL, PRIMARY KEY (run_id, part))",
             "CREATE TABLE texts (key TEXT PRIMARY KEY, content BYTEA NOT NULL)",
             "CREATE TABLE audit (id TEXT PRIMARY KEY, at TEXT NOT NULL, who TEXT NOT NULL, action TEXT NOT NULL, "
             "target TEXT, detail TEXT)",
@@ -255,7 +258,8 @@ def run_version(connection: Connection, run_id: str) -> str:
     judged = "SELECT judged_at, digest FROM verdicts WHERE run_id = ? ORDER BY judged_at, digest"
     told = connection.execute(judged, (run_id,)).fetchall()
     pins = [(pin.name, pin.kind, pin.run_id) for pin in all_pins(connection)]
-    return repr((run_id, [*map(tuple, saved)], [*map(tuple, told)], tags_of(connection, [run_id]), pins))
+    parts = connection.execute("SELECT count(*) FROM hits WHERE run_id = ?", (run_id,)).fetchall()[0][0]
+    return repr((run_id, [*map(tuple, saved)], [*map(tuple, told)], tags_of(connection, [run_id]), pins, parts))
 
 
 def described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:

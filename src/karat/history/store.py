@@ -16,6 +16,7 @@ import msgspec
 
 from karat.errors import ConfigError, InputError, UnknownName, shorten
 from karat.history import statements as sql
+from karat.history.hits import add_hits, has_hits, stored_parts
 from karat.history.rows import (
     ALL,
     Choices,
@@ -34,6 +35,7 @@ from karat.history.rows import (
     now,
 )
 from karat.history.statements import CURRENT, VERSIONS, Connection, is_storable
+from karat.history.texts import remove_unused
 from karat.results.kept_run import KeptRun, RunDocument, read_document, read_kept
 
 _T = TypeVar("_T")
@@ -132,8 +134,9 @@ class Store(ABC):
         names = [checked_name(tag, "tag") for tag in tags]
         head, measures = head_of(run, branch), measures_of(run.document.result)
         refuse_unstorable(head, measures)
-        if self._has(run.id) and self._write(lambda c: self._add_to(c, run.id, names, judgements)):
+        if self._keeps(run) and self._write(lambda c: self._add_to(c, run.id, names, judgements)):
             return Saved(run.id, new=False)
+        parts = list(stored_parts(run))
         with self._prepare(run.to_parquet()) as content:
 
             def add(connection: Connection) -> bool:
@@ -141,10 +144,17 @@ class Store(ABC):
                 if new:
                     sql.add_measures(connection, run.id, measures)
                     self._put(connection, run.id, content, run.text)
+                if run.hits is not None and not has_hits(connection, run.id):
+                    add_hits(connection, run.id, parts, run.hits)
                 self._add_to(connection, run.id, names, judgements)
                 return new
 
             return Saved(run.id, self._write(add))
+
+    def _keeps(self, run: KeptRun) -> bool:
+        """Whether the run is there, with its hits. Runs of earlier versions have none, and get them now."""
+        with self.transaction() as connection:
+            return sql.has_run(connection, run.id) and (run.hits is None or has_hits(connection, run.id))
 
     def _add_to(
         self, connection: Connection, run_id: str, tags: Sequence[str], judgements: Sequence[Judgement] = ()
@@ -208,6 +218,10 @@ class Store(ABC):
 
         self._write(remove)
         self._forget(run_id)
+
+    def remove_texts(self) -> int:
+        """Removes texts that no run refers to; returns how many."""
+        return self._write(remove_unused)
 
     # Reading
 

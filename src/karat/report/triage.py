@@ -116,6 +116,7 @@ def changed_blocks(found: ChangedQueries, baseline: str, candidate: str, in_full
     return [Text(said), *(_changed(q, baseline, candidate, i < in_full) for i, q in enumerate(found.shown))]
 
 
+_WHEN = ("before", "after")
 _IN_FULL = 2  # queries that a terminal shows in full
 _TEXT = 60  # characters of a query in a table
 _OWN = ("outcome", "finding", "word search", "text", "page")
@@ -158,6 +159,80 @@ def _case(case: Case, k: int, in_full: bool) -> Example:
         outcome=case.kind,
         brief=not in_full,
     )
+
+
+def case_example(case: Case, k: int) -> Example:
+    """One query with everything that is known about it."""
+    return _case(case, k, True)
+
+
+def sides_example(before: Case, after: Case, names: Sequence[str]) -> Example:
+    """One query in two runs: where each hit was before, and is now."""
+    old, new = ({hit.id: hit.rank for hit in side.hits} for side in (before, after))
+    listings = [
+        *_both_golds(before, after, names),
+        Listing(f"before: {names[0]}", _moved(before.hits, new, "after", "left"), None if before.hits else "nothing"),
+        Listing(f"after: {names[1]}", _moved(after.hits, old, "before", "none"), None if after.hits else "nothing"),
+    ]
+    searched = after.bm25 if after.bm25 is not None else before.bm25
+    if searched is not None:
+        listings.append(Listing("word search (BM25)", _hits(searched), None if searched else "nothing"))
+    scores = [(name, before.scores.get(name), score) for name, score in after.scores.items()]
+    return Example(
+        query_id=after.query_id,
+        query=after.query,
+        facts={f"{name} {when}": value for name, *both in scores for when, value in zip(_WHEN, both, strict=True)},
+        labels=_tags(after.tags),
+        notes=[_movement(old, new)],
+        listings=listings,
+        outcome=_outcome(before, after),
+    )
+
+
+def _both_golds(before: Case, after: Case, names: Sequence[str]) -> list[Listing]:
+    """One list if both runs were judged by the same items, with the rank in each."""
+    sides = [{item.id: item.grade for item in side.gold} for side in (before, after)]
+    if sides[0] != sides[1] or before.gold_items != after.gold_items:
+        golds = zip((before, after), names, strict=True)
+        return [msgspec.structs.replace(_wanted(side), title=f"should be found: {name}") for side, name in golds]
+    ranks = {item.id: item.rank for item in before.gold}
+    listing = _wanted(after)
+    places = {item.id: f"{_place(ranks[item.id])} → {_place(item.rank)}" for item in after.gold}
+    lines = [
+        msgspec.structs.replace(line, facts={"grade": line.facts["grade"], "rank": places[line.id]})
+        for line in listing.lines
+    ]
+    return [msgspec.structs.replace(listing, lines=lines)]
+
+
+def _place(rank: int | None) -> str:
+    return "missing" if rank is None else str(rank)
+
+
+def _moved(hits: Sequence[ShownHit], other: dict[str, int], word: str, absent: str) -> list[Line]:
+    """Hits with their rank in the other run, where it is another one."""
+    found = []
+    for line, hit in zip(_hits(hits), hits, strict=True):
+        rank = other.get(hit.id)
+        fact: dict[str, Cell] = {} if rank == hit.rank else {word: absent if rank is None else rank}
+        found.append(msgspec.structs.replace(line, facts={**line.facts, **fact}))
+    return found
+
+
+def _movement(old: dict[str, int], new: dict[str, int]) -> str:
+    both = old.keys() & new.keys()
+    counts = {
+        "moved up": sum(new[name] < old[name] for name in both),
+        "moved down": sum(new[name] > old[name] for name in both),
+        "entered": len(new.keys() - old.keys()),
+        "left": len(old.keys() - new.keys()),
+    }
+    said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    return f"Hits: {said}." if said else "Both runs have the same hits in the same order."
+
+
+def _outcome(before: Case, after: Case) -> str:
+    return after.kind if before.kind == after.kind else f"{before.kind} → {after.kind}"
 
 
 def _tags(tags: dict[str, str]) -> dict[str, str]:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from karat.formats.corpora import Corpora
 
 KEEP_LISTS = 20_000  # up to this many queries, lists to show are kept during the pass; else they are read again
+KEEP_IDS = 1_000_000  # up to this many queries, ids and scores of lists can be kept (`Need.every`)
 _NO_SCORE = "log the score of each hit, or remove the threshold (--min-score)"
 _NO_RANK = "name the score column (--map score=COLUMN), or use --scores as-listed if rows are in ranking order"
 _NO_VERSION = "log the doc_version of each hit, or pass a corpus that has it (--corpus)"
@@ -74,7 +75,8 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         plan = self._plan(consumers)
         views = self._views(plan)
         request = self._request(views, plan)
-        if plan.lists > request.lists and not run.can_look:
+        kept = request.lists == plan.lists and (request.texts or not plan.texts)
+        if plan.lists and not kept and not run.can_look:
             run = Spilling(run, plan.lists, self.rules.scores)
             request = replace(request, columns=request.columns | ({"text"} if plan.texts else frozenset()))
         run, golds = self._golds(self._described(run), views, request)
@@ -194,16 +196,19 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         own, own_lists = View.own(self.rules), {OWN, RAW, ORIGINAL} - self.lent.keys()
         own_lists |= {view.lists for view in views if is_other_list(view.lists)} - self.lent.keys()
         here = {view: _needing_hits(metrics) for view, metrics in views.items() if view.lists in own_lists}
-        # With very many queries, the few lists that are shown are read again.
-        lists = plan.lists if len(self.gold.queries) <= KEEP_LISTS else 0
+        # With very many queries, the few lists that are shown with texts are read again.
+        few = len(self.gold.queries) <= KEEP_LISTS
+        lists = plan.lists if few or (plan.every and len(self.gold.queries) <= KEEP_IDS) else 0
+        texts = bool(lists) and plan.texts and few
         levels = {view.level for view in here if view.but(level=own.level) == own} if plan.open_hits else ()
         return PassRequest(
             rules=self.rules,
             own=own,
             views=here,
-            columns=self._columns(here) | plan.facts | ({"text"} if lists and plan.texts else frozenset()),
+            columns=self._columns(here) | plan.facts | ({"text"} if texts else frozenset()),
             facts=plan.facts,
             lists=lists,
+            texts=texts,
             open_levels=frozenset(levels),
             returned=plan.returned,
             hashes=plan.hashes,
@@ -267,7 +272,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
             rules=self.rules,
             kept=measured.lists,
             depth=request.lists,
-            texts="text" in request.columns,
+            texts=request.texts,
             places=measured.places,
         )
 

@@ -19,13 +19,17 @@ from karat.errors.redaction import redact_all, redact_texts
 from karat.files.decode_errors import DECODE_ERRORS, UNFIT
 from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 from karat.results.saved import SavedResult, scores_by_query
+from karat.results.summary import nullable
 from karat.results.tables_form import SavedTables, from_hexadecimal, hexadecimal
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from karat.results.kept_hits import KeptHits
+
 SCORE, VOTE, TAG = "score/", "vote/", "tag/"
 PREFIX = "tables/"  # of columns from which the run can be measured again
+FAILED = PREFIX + "failed"  # column of a history: the shortfall of each query (`queries/triage.py`)
 DOCUMENT = "document"  # the column with the document in its first row
 _PLACES = ("karat", "run", "gold")  # version and file names, which are not part of the content
 # Already covered by the dataset's hash and the scores.
@@ -55,10 +59,11 @@ class KeptRun(msgspec.Struct, frozen=True, dict=True):
 
     text: bytes
     rows: pl.DataFrame
+    hits: KeptHits | None = None  # of every query, not part of the file
 
     @classmethod
-    def of(cls, document: RunDocument, rows: pl.DataFrame) -> KeptRun:
-        return cls(msgspec.json.encode(document), rows)
+    def of(cls, document: RunDocument, rows: pl.DataFrame, hits: KeptHits | None = None) -> KeptRun:
+        return cls(msgspec.json.encode(document), rows, hits)
 
     @cached_property
     def document(self) -> RunDocument:
@@ -119,6 +124,7 @@ def keep(
     triage: dict[str, Any] | None = None,
     sweep: dict[str, Any] | None = None,
     sections: Sequence[Any] = (),
+    hits: KeptHits | None = None,
 ) -> KeptRun:
     """Make the stored form of a run. `first_ranks`: rank of the first relevant hit of each query."""
     import polars as pl
@@ -142,6 +148,8 @@ def keep(
             for name, values in saved.attributes.items()
         },
     }
+    if hits is not None:
+        columns[FAILED] = pl.Series(nullable(hits.failed), dtype=pl.Float64)
     outlined = None
     if saved.tables is not None:
         columns |= columns_of(saved.tables, len(saved.scores))
@@ -154,7 +162,7 @@ def keep(
         sweep=redact_all(sweep),
         sections=redact_all(list(sections)),
     )
-    return KeptRun.of(document, pl.DataFrame(columns))
+    return KeptRun.of(document, pl.DataFrame(columns), hits)
 
 
 @contextmanager

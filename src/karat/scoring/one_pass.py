@@ -69,6 +69,7 @@ class PassRequest(Bulk, frozen=True):
     columns: frozenset[str] = frozenset()  # what must be read for each hit and query
     facts: frozenset[str] = frozenset()  # fields of a query to keep
     lists: int = 0  # hits of each query to keep
+    texts: bool = False  # with their texts
     open_levels: frozenset[Level] = frozenset()  # levels at which hits without a grade are collected
     returned: bool = False
     hashes: bool = False
@@ -196,7 +197,7 @@ class Kernel:
             hashes=list_hashes(own) if request.hashes else None,
             tops=top_lists(own, request.tops) if request.tops else None,
             places=settled.places,
-            lists=_top(own, request.lists) if request.lists else None,
+            lists=_top(own, request.lists, texts=request.texts) if request.lists else None,
             opened={level: OpenPart.of(judged[request.own.but(level=level)]) for level in request.open_levels},
             returned=None if returned is None else returned.taken(),
         )
@@ -219,11 +220,14 @@ def _said(judged: Judged, hits: Hits, name: str, searches: Judged | None) -> lis
     return Covering.of(judged).looked() if name == LOOKED else hits.fields.get(name, [])
 
 
-def _top(judged: Judged, depth: int) -> Hits:
+def _top(judged: Judged, depth: int, *, texts: bool) -> Hits:
     """The first hits of each query, in final order."""
-    assert judged.hits is not None
+    hits = judged.hits
+    assert hits is not None
+    if not texts and "text" in hits.columns:
+        hits = replace(hits, columns={name: values for name, values in hits.columns.items() if name != "text"})
     query, rows = judged.top(depth)
-    kept = judged.hits.select_rows(rows, np.minimum(judged.depth, depth))
+    kept = hits.select_rows(rows, np.minimum(judged.depth, depth))
     places = (np.arange(len(query)) - kept.offsets[query] + 1).astype(np.float64)
     return replace(
         kept, ids=take(kept.ids, np.arange(len(query))), rank=places, fields={}, latency={}, written=None, others={}

@@ -86,6 +86,7 @@ class Need(msgspec.Struct, frozen=True):
     facts: frozenset[str] = frozenset()  # fields of each line of the run
     lists: int = 0  # hits of each query to show
     texts: bool = False  # with their texts
+    every: bool = False  # hits to show also of runs with very many queries, without their texts
     open_hits: bool = False  # all hits without a grade
     returned: bool = False  # which gold items were returned for any query
     hashes: bool = False  # of ordered lists
@@ -104,6 +105,7 @@ class Need(msgspec.Struct, frozen=True):
             facts=frozenset().union(*(need.facts for need in needs)),
             lists=max((need.lists for need in needs), default=0),
             texts=any(need.texts for need in needs),
+            every=any(need.every for need in needs),
             open_hits=any(need.open_hits for need in needs),
             returned=any(need.returned for need in needs),
             hashes=any(need.hashes for need in needs),

@@ -9,6 +9,7 @@ import msgspec
 
 from karat.history import queries
 from karat.history.archive import import_runs, pack
+from karat.history.records import QuerySides, query_sides
 from karat.history.rows import ALL, Choices, Filter, Judgement, Page, Pin, PinKind, RunRow, TrendPoint, now, utc
 from karat.history.store import Store
 from karat.results.kept_run import RunDocument
@@ -80,6 +81,13 @@ class AskQuery(Only, frozen=True, kw_only=True):
     after: _Text | None = None
 
 
+class AskHits(msgspec.Struct, frozen=True, kw_only=True):
+    """A query, and one run or two."""
+
+    query_id: _Text
+    run: Annotated[list[_Text], msgspec.Meta(min_length=1, max_length=2)]
+
+
 class AskCase(msgspec.Struct, frozen=True, kw_only=True):
     query_id: _Text
 
@@ -90,14 +98,14 @@ class AskCases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cases(msgspec.Struct, frozen=True):
-    """Failed queries, worst first, as `karat eval triage` shows them; `total`: how many are kept."""
+    """Failed queries, worst first, as `karat eval triage` shows them; `total`: how many there are."""
 
     total: int
     cases: list[dict[str, Any]]
 
 
 class CaseOf(msgspec.Struct, frozen=True):
-    """A failed query with its gold and hits; null if they were not kept."""
+    """A query with its gold and hits; null if they were not kept."""
 
     case: dict[str, Any] | None
 
@@ -147,10 +155,14 @@ def _query(store: Store, path: dict[str, str], asked: AskQuery, body: None) -> q
     return queries.query_over_time(store, asked.query_id, asked.filter(), limit=asked.limit, after=asked.after)
 
 
+def _hits(store: Store, path: dict[str, str], asked: AskHits, body: None) -> QuerySides:
+    return query_sides(store, [store.find(run) for run in asked.run], asked.query_id)
+
+
 def _cases(store: Store, path: dict[str, str], asked: AskCases, body: None) -> Cases:
     run_id = store.find(path["run"])
     found = queries.cases_of(store, run_id, offset=asked.offset, limit=asked.limit)
-    return Cases(store.row(run_id).head.cases, found)
+    return Cases(queries.failed_count(store, store.row(run_id)), found)
 
 
 def _pin(store: Store, path: dict[str, str], asked: None, body: NewPin) -> Pin:
@@ -205,7 +217,7 @@ ENDPOINTS = (
     Endpoint("GET", "/runs/{run}/export", _EXPORT, bytes, _of_run(lambda s, run: pack(s, [run])), file=ZIP),
     Endpoint("GET", "/runs/{run}/queries", "Its queries, page by page.", queries.QueryPage, _queries, AskQueries),
     Endpoint("GET", "/runs/{run}/cases", "Its failed queries, worst first.", Cases, _cases, AskCases),
-    Endpoint("GET", "/runs/{run}/case", "One failed query with gold and hits.", CaseOf, _case, AskCase),
+    Endpoint("GET", "/runs/{run}/case", "One query with gold and hits.", CaseOf, _case, AskCase),
     Endpoint("GET", "/runs/{run}/judgements", _JUDGEMENTS, list[Judgement], _of_run(Store.judgements)),
     Endpoint("GET", "/runs/{run}/segments", _SEGMENTS, dict[str, list[str]], _of_run(Store.segments)),
     Endpoint("PUT", "/runs/{run}/tags/{tag}", "Add a tag to a run.", RunRow, _tagged(Store.tag), role="editor"),
@@ -215,6 +227,7 @@ ENDPOINTS = (
     Endpoint("GET", "/trend", "One metric over time, oldest first.", list[TrendPoint], _trend, AskTrend),
     Endpoint("GET", "/side-by-side", "One metric of several runs, query by query.", queries.SidePage, _sides, AskSides),
     Endpoint("GET", "/query", "One query across runs, newest first.", queries.QueryHistory, _query, AskQuery),
+    Endpoint("GET", "/hits", "Gold and hits of one query in one run or two.", QuerySides, _hits, AskHits),
     Endpoint("GET", "/pins", "Baselines and anchors.", list[Pin], lambda s, p, q, b: s.pins()),
     Endpoint("PUT", "/pins/{name}", "Point a name to a run.", Pin, _pin, takes=NewPin, role="editor"),
     Endpoint("DELETE", "/pins/{name}", "Remove a pin but not its run.", Done, _unpin, role="editor"),

@@ -23,6 +23,8 @@ from karat.history.report import gold_set, minute
 from karat.history.store import Store
 from karat.report.renderers.html import Placed, asset, environment
 from karat.report.svg import element
+from karat.results.numbers import written
+from karat.scoring.metrics.grammar import parse_metric
 from karat.web.access import VISITOR, may
 from karat.web.endpoints import Offset, Problem, problem_of
 
@@ -113,6 +115,11 @@ def link(path: str, request: Request, **changes: Any) -> str:
     more = [(name, value) for name, value in changes.items() if value is not None]
     query = urlencode([*kept, *more])
     return f"{path}?{query}" if query else path
+
+
+def score_cells(scores: dict[str, float | None], names: Sequence[str]) -> list[str]:
+    """Some scores of a query, as text."""
+    return [written(scores.get(name), parse_metric(name).unit) for name in names]
 
 
 def kept_verdicts(document: str) -> Verdicts:

@@ -20,7 +20,8 @@ from karat.history.store import LATEST, Store
 from karat.web.access import ROLE, VISITOR
 from karat.web.page import problem_page
 from karat.web.pages.compare import compare_page
-from karat.web.pages.queries import queries_page, query_page, triage_page
+from karat.web.pages.one_query import query_page
+from karat.web.pages.queries import queries_page, triage_page
 from karat.web.pages.runs import run_page, runs_page, trend_page
 
 Show = Callable[[Store, Request], Response]

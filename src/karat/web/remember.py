@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 # Path, query, whether the reader is anonymous, has a name or uses the token, and the role: pages show what it may do.
 _Key = tuple[str, bytes, bool | None, Role]
 _PAGES = ("/runs", "/trend", "/compare", "/query", "/pins")
-_KEPT = (*_PAGES, *(f"/api/v1{path}" for path in (*_PAGES, "/side-by-side", "/choices")))
+_KEPT = (*_PAGES, *(f"/api/v1{path}" for path in (*_PAGES, "/side-by-side", "/choices", "/hits")))
 _ONE_RUN = ("/runs/", "/api/v1/runs/")
 _LARGEST = 1 << 20  # bytes of a cached response
 _MOST = 64 << 20  # bytes of all responses, compressed

@@ -171,6 +171,12 @@ class LocatedItems(msgspec.Struct, frozen=True):
             lost[stage] = lost.get(stage, 0) + 1
         return found
 
+    def counts(self) -> dict[str, Ints]:
+        """Stage → relevant items that it lost, for each query; only stages that lost some."""
+        size = len(self.side.rows)
+        found = {name: np.bincount(self.query[self.stage == at], minlength=size) for at, name in enumerate(STAGES)}
+        return {name: counts for name, counts in found.items() if counts.any()}
+
     def _item(self, i: int, name: str) -> LostItem:
         gold, row = self.side.gold, int(self.rows[i])
         return LostItem(

@@ -18,7 +18,7 @@ from karat.results.queries.lists import ListedHit
 from karat.retrievers.words import fold, words
 
 _TEXT, _SHORT, _ALL = 400, 80, 300_000  # characters shown of a passage, at most and at least, and of all together
-_GOLD = 20  # items shown of a query that has very many
+GOLD = 20  # items shown of a query that has very many
 
 Mark = Literal["hit", "miss", "unjudged"]
 _WORD = re.compile(r"\w+")
@@ -255,7 +255,7 @@ class Passages:
         items.sort(key=lambda i: -gold.grades[i])
         # Id or document → its first rank.
         ranks = {name: hit.rank for hit in reversed(hits) for name in (hit.doc, hit.id)}
-        names = [(gold.ids[i], float(gold.grades[i])) for i in items[:_GOLD]]
+        names = [(gold.ids[i], float(gold.grades[i])) for i in items[:GOLD]]
         tags = {name: attribute(gold, name)[row] for name in gold.tags}
         return {
             "query": self.query,

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from karat.data.attributes import language_of
 from karat.data.corpus import Corpus
+from karat.data.gold import Gold
 from karat.data.ids import DocRule, Floats
 from karat.data.saved import SavedOfSystem
 from karat.errors import ConfigError, MissingExtra, shorten
@@ -30,6 +31,7 @@ from karat.scoring.views import Need
 DEPTH = 10
 Kind = Literal["nothing found", "loss", "nothing lost"]
 MISSED, LOSS = f"recall@{DEPTH}", f"ndcg@{DEPTH}"
+NOTHING_FOUND = 2.0  # as a shortfall; those of nDCG are at most 1
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -122,6 +124,18 @@ def _short(result: Result) -> Floats:
     return np.where(short > 1e-9, short, 0.0)
 
 
+def shortfalls(result: Result) -> Floats:
+    """How badly each query failed: 2 if it found nothing, else how far it is below its ceiling; NaN if it has nothing
+    to find. Largest first is the order of a triage."""
+    measured = result.measure([MISSED, LOSS])
+    recall = measured.values[MISSED]
+    return np.where(np.isnan(recall), np.nan, np.where(recall == 0, NOTHING_FOUND, _short(measured)))
+
+
+def kind_of(shortfall: float) -> Kind:
+    return "nothing found" if shortfall == NOTHING_FOUND else "loss" if shortfall > 0 else "nothing lost"
+
+
 def sample_of(places: list[int], size: int, seed: int) -> list[int]:
     if len(places) <= size:
         return places
@@ -167,16 +181,29 @@ class _CaseMaker:
 
     def _searched(self, row: int) -> list[ListedHit] | None:
         """What BM25 finds for a query; None if it is not available."""
-        query, language = self.gold.text(row), language_of(self.gold, row)
-        if self.search is None or query is None:
-            return None
-        items = range(*self.gold.offsets[row : row + 2].tolist())
-        grades = {self.gold.ids[i]: float(self.gold.grades[i]) for i in items}
-        docs = self.texts.rule.doc
-        return [
-            ListedHit(rank, name, docs(name), grades.get(name, grades.get(docs(name))), score)
-            for rank, (name, score) in enumerate(self.search.search(query, DEPTH, language=language), 1)
-        ]
+        return None if self.search is None else _searched(self.search, self.gold, row, self.texts.rule)
+
+
+def word_lists(result: Result) -> list[list[ListedHit]] | None:
+    """What BM25 finds for every query; None without a corpus, or if it is not available."""
+    search = _word_search(result.corpus, [])
+    if search is None:
+        return None
+    rule = DocRule(result.rules.doc_of)
+    return [_searched(search, result.gold, row, rule) or [] for row in result.rows.tolist()]
+
+
+def _searched(search: BM25, gold: Gold, row: int, rule: DocRule) -> list[ListedHit] | None:
+    """None for a query without a text."""
+    query, language = gold.text(row), language_of(gold, row)
+    if query is None:
+        return None
+    items = range(*gold.offsets[row : row + 2].tolist())
+    grades = {gold.ids[i]: float(gold.grades[i]) for i in items}
+    return [
+        ListedHit(rank, name, rule.doc(name), grades.get(name, grades.get(rule.doc(name))), score)
+        for rank, (name, score) in enumerate(search.search(query, DEPTH, language=language), 1)
+    ]
 
 
 def _word_search(corpus: Corpus | None, notes: list[str]) -> BM25 | None:
