@@ -26,6 +26,7 @@ from karat.results.result import Result
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
+from karat.web.csv_file import csv_link
 from karat.web.page import SIZE, AskPage, asked_of, link, page, steps
 
 _HEADLINE = 3  # metrics of a quick comparison
@@ -143,9 +144,16 @@ _ORDERS = [
 _COMPARISONS = Comparisons()
 
 
-def compare_page(store: Store, request: Request) -> Response:
+def asked_runs(store: Store, request: Request) -> tuple[list[RunRow], list[str]]:
+    """The runs of an address, and their names there."""
     names = [name for name in request.query_params.getlist("run") if name]
-    runs = [store.row(store.find(name)) for name in names]
+    if len(names) > _MOST:
+        raise ConfigError("too many runs to compare", code="too-many-runs", expected=f"at most {_MOST}")
+    return [store.row(store.find(name)) for name in names], names
+
+
+def compare_page(store: Store, request: Request) -> Response:
+    runs, names = asked_runs(store, request)
     if request.query_params.get("first") == "oldest":  # chosen in a list; redirect to an address with the order
         ordered = sorted(runs, key=lambda run: run.saved_at)
         return RedirectResponse("/compare?" + urlencode([("run", run.id[:16]) for run in ordered]))
@@ -153,8 +161,6 @@ def compare_page(store: Store, request: Request) -> Response:
     if len(runs) < 2:
         two = [*names, "", ""][:2]
         return page("compare.html", "Compare runs", store, names=two, options=options, runs=runs, side=None)
-    if len(runs) > _MOST:
-        raise ConfigError("too many runs to compare", code="too-many-runs", expected=f"at most {_MOST}")
     whole = request.query_params.get("all") == "1"
     report = _COMPARISONS.report(store, runs, whole=whole)
     asked = asked_of(request, AskPage)
@@ -180,6 +186,7 @@ def compare_page(store: Store, request: Request) -> Response:
         text=asked.text,
         rows=_rows(side, parse_metric(metric)),
         links=steps(request, asked.offset, SIZE, side.total),
+        csv=csv_link("/compare.csv", request, side.total),
     )
 
 

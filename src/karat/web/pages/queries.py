@@ -18,6 +18,7 @@ from karat.report.triage import triage_blocks
 from karat.results.numbers import written
 from karat.scoring.metrics.grammar import parse_metric
 from karat.web.api import AskQuery
+from karat.web.csv_file import csv_link
 from karat.web.page import SHOWN, SIZE, AskPage, asked_of, link, page, steps
 
 _CASES = 10  # failed queries per page
@@ -49,6 +50,7 @@ def queries_page(store: Store, request: Request) -> Response:
         first=asked.offset + 1,
         last=asked.offset + len(found.rows),
         links=steps(request, asked.offset, SIZE, found.total),
+        csv=csv_link(f"/runs/{row.id}/queries.csv", request, found.total),
     )
 
 
