@@ -80,7 +80,7 @@ def runs_page(store: Store, request: Request) -> Response:
         offered=_offered(request, columns, choices.metrics, found.rows),
         is_choosing="choose" in request.query_params,
         usual=link("/runs", request, columns=None, choose=1),
-        kept=[(name, value) for name, value in request.query_params.multi_items() if name not in ("columns", "choose")],
+        kept=[(name, value) for name, value in request.query_params.items() if name in ListRuns.__struct_fields__],
         view={
             "columns": ",".join(columns) if "columns" in request.query_params else None,
             "sort": request.query_params.get("sort"),
@@ -125,7 +125,7 @@ def _columns(request: Request, rows: Sequence[RunRow]) -> list[str]:
     given = [name.strip() for text in request.query_params.getlist("columns") for name in _BETWEEN.split(text)]
     found = list(dict.fromkeys(name for name in given if name))
     if len(found) > _MOST_COLUMNS:
-        raise ConfigError("too many columns", code="too-many-columns", expected=f"at most {_MOST_COLUMNS}")
+        raise ConfigError("too many columns", code="bad-value", expected=f"at most {_MOST_COLUMNS}")
     return found or [str(metric) for metric in leading(rows)[:SHOWN]]
 
 
