@@ -190,3 +190,45 @@ def test_scripts_sort_and_filter_too(site: Any, more: Store) -> None:
     assert [row["head"]["author"] for row in site.get("/runs", author="Grace <b>").json["rows"]] == ["Grace <b>"]
     choices = site.get("/choices").json
     assert (choices["authors"], choices["metrics"]) == (["Grace <b>"], ["latency_p50", "ndcg@10", "recall@5"])
+
+
+def test_the_page_of_a_run_shows_how_its_queries_are_distributed(site: Any, more: Store) -> None:
+    page = shown(site, f"/runs/{more.runs(limit=2).rows[1].id}")
+    told = _words(page[page.index('id="distribution"') : page.index("</section>", page.index('id="distribution"'))])
+    assert "ndcg@10 of 20 queries: mean " in told
+    assert "latency of 20 queries: mean 12.5 ms, median 12.5 ms" in told
+    assert "Numbers of this chart" in told
+
+
+def test_a_comparison_is_drawn_and_its_losses_are_links(site: Any, store: Store, made_run: Maker) -> None:
+    page = shown(site, "/compare?run=n0&run=n1")
+    assert "5 queries gained, 13 lost, 2 the same." in page
+    figure = page[page.index("chart scatter") : page.index("</figure>", page.index("chart scatter"))]
+    assert 'role="group"' in figure
+    assert "/compare?run=n0&amp;run=n1&amp;order=worst" in figure  # several queries at one place: the list of losses
+    run = made_run(1, queries=21)
+    alone = keep(run.saved())  # q20 is only there
+    store.save(alone, tags=["one-more"])
+    assert "1 without a value in both runs" in shown(site, "/compare?run=n1&run=one-more")
+
+
+def test_a_query_that_lost_alone_is_linked(site: Any, store: Store, made_run: Maker) -> None:
+    saved = made_run(0, metric="ndcg@5").saved()
+    scores = {query: {"ndcg@5": 0.9 - place / 40} for place, query in enumerate(saved.scores)}
+    for tag, change in (("before", 0.0), ("after", -0.1)):
+        values = {query: {"ndcg@5": own["ndcg@5"] + change * (query in ("q1", "q2"))} for query, own in scores.items()}
+        fields = {name: getattr(saved, name) for name in saved.__struct_fields__}
+        store.save(keep(type(saved)(**{**fields, "scores": values, "provenance": {"change": change}})), tags=[tag])
+    page = shown(site, "/compare?run=before&run=after")
+    assert page.count('<a href="/query?query_id=q1" aria-label="0.875 → 0.775: q1">') == 1
+    assert "0 queries gained, 2 lost, 18 the same." in page
+
+
+def test_a_trend_has_a_line_per_branch_or_system(site: Any, more: Store) -> None:
+    by_branch = shown(site, "/trend?metric=recall@5&branch=")
+    assert "<span>fix, hybrid</span>" in by_branch
+    assert "<span>main, bm25</span>" in by_branch
+    by_system = shown(site, "/trend?metric=recall@5&branch=&lines=system")
+    assert "<span>hybrid</span>" in by_system
+    assert '<option value="system" selected>' in by_system
+    assert "fix, hybrid" not in by_system

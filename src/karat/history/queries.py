@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from karat.data.ids import Floats
 from karat.errors import ConfigError, InputError, KaratError, UnknownName
 from karat.files.decode_errors import UNFIT
 from karat.files.safe_parquet import GONE, ParquetSource, UnreadableParquet
@@ -156,6 +157,14 @@ def score_frame(
         if order != "given":
             found = found.sort(key, descending=order == "best", nulls_last=True, maintain_order=True)
         return found.filter(_holds(text)) if text else found
+
+
+def score_columns(store: Store, run_id: str, metrics: Sequence[str]) -> dict[str, Floats]:
+    """The scores of all queries; not a number where a metric is undefined."""
+    with _scanned(store, run_id) as table:
+        names = _names(run_id, table)
+        rows = table.rows([_score(metric, names) for metric in metrics])
+        return {metric: rows[SCORE + metric].cast(float).to_numpy() for metric in metrics}
 
 
 def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFrame:

@@ -11,6 +11,7 @@ from karat.history.store import Store
 from karat.report.gate import gate_report
 from karat.report.renderers.html import place
 from karat.web.page import kept_verdicts, page
+from karat.web.pages.histograms import with_histograms
 
 
 def run_page(store: Store, request: Request) -> Response:
@@ -22,6 +23,7 @@ def run_page(store: Store, request: Request) -> Response:
         "run": row.id,
         "saved (UTC)": minute(row.saved_at),
         "branch": head.branch,
+        "author": head.author,
         "code": head.code_version,
         "dataset": " ".join(part for part in (dataset.name, dataset.version) if part),
         "index": head.index_version,
@@ -36,7 +38,7 @@ def run_page(store: Store, request: Request) -> Response:
         row=row,
         facts=[(name, str(value)) for name, value in facts.items() if value],
         baseline=pinned[0] if pinned else None,
-        sections=place([*verdicts, *kept_sections(store, row.id)]),
+        sections=place([*verdicts, *with_histograms(store, row, kept_sections(store, row.id))]),
     )
 
 

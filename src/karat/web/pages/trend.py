@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from karat.history.report import day, leading, several_gold_sets, trend_blocks
+from karat.history.report import Lines, day, leading, several_gold_sets, trend_blocks
 from karat.history.rows import Filter, TrendPoint
 from karat.history.store import Store, short
 from karat.report.blocks import Block, Chart, Section, Series, Table, Text
 from karat.report.renderers.html import Placed, place
+from karat.report.time_axis import seconds
 from karat.results.numbers import interval, written
 from karat.scoring.metrics.grammar import parse_metric
 from karat.web.api import ListRuns
 from karat.web.page import asked_of, kept_verdicts, link, page
 
-_LINES = 4  # colours of a chart
+_STYLES = 6  # of lines in a chart
+_LINES: tuple[tuple[Lines, str], ...] = (("branch", "branches"), ("system", "systems"))
 
 
 def followed_branch(store: Store, request: Request, only: Filter) -> str | None:
@@ -36,6 +40,7 @@ def trend_page(store: Store, request: Request) -> Response:
     name, _, value = segment.partition("=")
     metric = parse_metric(request.query_params.get("metric") or first)
     points = store.trend(str(metric), asked.filter(), segment=(name, value))
+    lines = _lines(request, points)
     return page(
         "trend.html",
         f"{metric} over time" + (f", {segment}" if segment else ""),
@@ -54,7 +59,9 @@ def trend_page(store: Store, request: Request) -> Response:
             (p, written(p.measure.mean, metric.unit), interval(p.measure.low, p.measure.high, metric.unit))
             for p in reversed(points)
         ],
-        sections=_trend_sections(store, str(metric), segment, points),
+        lines=request.query_params.get("lines"),
+        kinds=_LINES,
+        sections=_trend_sections(store, str(metric), segment, points, lines),
     )
 
 
@@ -64,8 +71,16 @@ def _choices(segments: dict[str, list[str]], asked: str) -> list[tuple[str, str]
     return list(known.items() if not asked or asked in known else {asked: asked, **known}.items())
 
 
-def _trend_sections(store: Store, metric: str, segment: str, found: list[TrendPoint]) -> list[Placed]:
-    blocks: list[Block] = [block for block in trend_blocks(metric, found, segment) if not isinstance(block, Table)]
+def _lines(request: Request, points: Sequence[TrendPoint]) -> Lines:
+    """What the lines are: as requested, otherwise branches if there are several."""
+    asked = request.query_params.get("lines")
+    usual: Lines = "branch" if len({point.branch for point in points}) > 1 else "system"
+    return next((name for name, _ in _LINES if name == asked), usual)
+
+
+def _trend_sections(store: Store, metric: str, segment: str, found: list[TrendPoint], lines: Lines) -> list[Placed]:
+    shown = trend_blocks(metric, found, segment, lines)
+    blocks: list[Block] = [block for block in shown if not isinstance(block, Table)]
     if blocks and isinstance(blocks[0], Chart):
         blocks[0] = _with_gates(store, metric, segment, found, blocks[0])
     told = place([Section("trend", "Trend", blocks or [Text("There is only one run so far.")])])
@@ -84,6 +99,6 @@ def _with_gates(store: Store, metric: str, segment: str, found: list[TrendPoint]
         for verdict in kept_verdicts(judgement.document).verdicts:
             if verdict.metric == metric and (verdict.segment or "") == group and verdict.limit is not None:
                 limits.setdefault(verdict.limit, f"gate {verdict.gate}{asked}")
-    ends = [1.0, float(len(found))]
-    lines = [Series(name, ends, [limit, limit]) for limit, name in limits.items()]
-    return msgspec.structs.replace(chart, series=[*chart.series, *lines[: _LINES - len(chart.series)]])
+    ends = [seconds(found[0].saved_at), seconds(found[-1].saved_at)]
+    gates = [Series(name, ends, [limit, limit]) for limit, name in limits.items()]
+    return msgspec.structs.replace(chart, series=[*chart.series, *gates[: _STYLES - len(chart.series)]])
