@@ -14,6 +14,7 @@ from karat.history.keep import restored
 from karat.history.location import open_store
 from karat.history.postgres import PostgresStore
 from karat.history.rows import Judgement
+from karat.history.sorting import Sort
 from karat.history.statements import CURRENT
 from karat.history.store import Store, StoreError
 
@@ -58,6 +59,21 @@ def test_a_history_of_version_1_keeps_everything(old_place: str) -> None:
         assert result.known is not None
         assert (result.system, result.known.sweep is not None) == ("new", True)
         assert result.known.triage.cases[0].hits
+
+
+@pytest.mark.parametrize("up_to", [1, 2])
+def test_lists_of_older_histories_can_be_sorted(old_place: str, up_to: int) -> None:
+    """The table of means is filled from what is there."""
+    opened = PostgresStore(old_place, up_to=up_to) if "://" in old_place else FolderStore(Path(old_place), up_to=up_to)
+    opened.close()
+    with open_store(old_place) as store:
+        assert [row.id for row in store.runs(sort=Sort("mrr")).rows] == [NEW, OLD]
+        assert [row.id for row in store.runs(sort=Sort("mrr", "asc")).rows] == [OLD, NEW]
+        with store.transaction() as connection:
+            means = connection.execute("SELECT run_id, metric, mean FROM means").fetchall()
+        told = {(row.id, name): one.mean for row in store.runs().rows for name, one in row.measures.items()}
+        assert {(run, metric): mean for run, metric, mean in means} == told
+        assert store.choices().metrics == sorted({name for _, name in told})
 
 
 def test_and_takes_what_is_new(old_place: str) -> None:

@@ -11,6 +11,7 @@ from refusals import refused
 from karat.errors import ConfigError, KaratError, UnknownName
 from karat.history.location import open_store
 from karat.history.rows import Filter, Judgement
+from karat.history.sorting import Direction, Sort
 from karat.history.store import Store
 from karat.results.comparison.sides import SETTINGS
 from karat.results.kept_run import KeptRun, read_kept
@@ -30,6 +31,7 @@ def filled(store: Store, made_run: Maker) -> list[str]:
         store.save(
             made_run(i, system=systems[i % 2], dataset=("helpdesk", "legal")[i // 4]),
             branch=branches[i % 3],
+            author=("ada", None)[i % 2],
             tags=["nightly"] if i in (1, 4) else [],
             saved_at=day(i + 1),
         ).id
@@ -161,6 +163,7 @@ def test_runs_of_the_same_moment_are_all_listed(store: Store, made_run: Maker) -
         (Filter(branch="feature/x"), [5, 2]),
         (Filter(tag="nightly"), [4, 1]),
         (Filter(dataset="legal"), [5, 4]),
+        (Filter(author="ada", branch="main"), [4, 0]),
         (Filter(since=day(3), until=day(5)), [3, 2]),
         (Filter(system="bm25", tag="nightly"), [4]),
         (Filter(system="' OR 1=1 --"), []),
@@ -168,6 +171,58 @@ def test_runs_of_the_same_moment_are_all_listed(store: Store, made_run: Maker) -
 )
 def test_filters(store: Store, filled: list[str], only: Filter, expected: list[int]) -> None:
     assert [row.id for row in store.runs(only).rows] == [filled[i] for i in expected]
+
+
+def listed(store: Store, sort: Sort, only: Filter | None = None) -> list[str]:
+    """All runs of a list that is read two by two."""
+    seen, after = list[str](), None
+    while True:
+        page = store.runs(only, limit=2, after=after, sort=sort)
+        seen += [row.id for row in page.rows]
+        after = page.after
+        if after is None:
+            return seen
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("by", ["saved", "system", "branch", "dataset", "author", "gates", "recall@5", "mrr", "none"])
+def test_a_list_by_any_column_holds_every_run_once(store: Store, made_run: Maker, by: str, order: Direction) -> None:
+    """Also runs of the same moment, with the same value or with none."""
+    for i in range(9):
+        run = made_run(i, system=f"s{i % 3}", metric="mrr" if i in (3, 7) else "recall@5", dataset=f"d{i % 2}")
+        said = [] if i % 2 else [Judgement(outcome="pass" if i % 4 else "fail", document="{}", judged_at=day(1))]
+        branch, author = (None, "main", "süd")[i % 3], ("ada", None)[i % 2]
+        store.save(run, branch=branch, author=author, saved_at=day(1 + i // 2), judgements=said)
+    rows = {row.id: row for row in store.runs().rows}
+
+    def value(run_id: str) -> Any:
+        row = rows[run_id]
+        known = {"saved": row.saved_at, "gates": row.outcome, "dataset": row.head.dataset.name}
+        if by in known:
+            return known[by]
+        measure = row.measures.get(by)
+        return measure.mean if measure else getattr(row.head, by, None)
+
+    expected = store.ids()  # the newest first
+    if by == "saved":
+        expected = expected if order == "desc" else expected[::-1]
+    else:
+        has = [run for run in expected if value(run) is not None]
+        has.sort(key=value, reverse=order == "desc")
+        expected = [*has, *(run for run in expected if value(run) is None)]
+    assert listed(store, Sort(by, order)) == expected
+    few = Filter(system="s1")
+    assert listed(store, Sort(by, order), few) == [run for run in expected if rows[run].head.system == "s1"]
+
+
+@pytest.mark.parametrize("sort", [Sort("recall@5"), Sort("system"), Sort()])
+def test_a_cursor_of_another_list_is_refused(store: Store, filled: list[str], sort: Sort) -> None:
+    others = [store.runs(limit=2, sort=other).after for other in (Sort("recall@5"), Sort("system"), Sort())]
+    others = [f"{other}" for other in others if other != store.runs(limit=2, sort=sort).after]
+    assert len(others) == 2
+    for cursor in [*others, f"{others[0]}~1e999", f"{others[0]}~x"]:
+        with refused("bad-value", ConfigError):
+            store.runs(after=cursor, sort=sort)
 
 
 def test_the_newest_run_of_each_dataset_system_and_branch(store: Store, made_run: Maker) -> None:
@@ -185,6 +240,7 @@ def test_what_can_be_filtered_by(store: Store, filled: list[str]) -> None:
     found = store.choices()
     assert (found.systems, found.branches) == (["bm25", "hybrid"], ["feature/x", "main"])
     assert (found.tags, found.datasets) == (["nightly"], ["helpdesk", "legal"])
+    assert (found.authors, found.metrics) == (["ada"], ["recall@5"])
 
 
 def test_a_trend_follows_the_default_branch_or_the_one_with_most_runs(store: Store, made_run: Maker) -> None:

@@ -9,14 +9,15 @@ from karat.history.report import trend_blocks, trend_chart
 from karat.history.rows import Measure, TrendPoint
 from karat.report.blocks import Chart, Series, Table, Text
 from karat.report.charts import draw_lines
+from karat.report.time_axis import seconds
 
 OLD, NEW = Dataset("v3", None, "sha256:aaaaaaaa11", "helpdesk"), Dataset("v4", None, "sha256:bbbbbbbb22", "helpdesk")
 
 
-def point(number: int, system: str = "bm25", dataset: Dataset = OLD) -> TrendPoint:
+def point(number: int, system: str = "bm25", dataset: Dataset = OLD, branch: str | None = "main") -> TrendPoint:
     measure = Measure(20, 0.5, 0.4, 0.6, False, "d")
     return TrendPoint(
-        f"{number:064}"[::-1], f"2025-06-0{number}T08:00:00.000000Z", system, "main", None, 20, measure, [], dataset
+        f"{number:064}"[::-1], f"2025-06-0{number}T08:00:00.000000Z", system, branch, None, 20, measure, [], dataset
     )
 
 
@@ -34,7 +35,7 @@ def test_a_line_breaks_where_the_gold_set_changes_and_it_is_said() -> None:
     points = [point(1), point(2), point(3, dataset=NEW), point(4, dataset=NEW)]
     chart = trend_chart("recall@5", points)
     assert [y is None for y in chart.series[0].y] == [False, False, True, False, False]
-    assert [mark.x for mark in chart.marks] == [3.0]
+    assert [mark.x for mark in chart.marks] == [seconds(points[2].saved_at)]
     assert str(draw_lines(chart, "x")).count("<polyline") == 2
     (said,) = warnings(points)
     assert "helpdesk v4 bbbbbbbb" in said
@@ -75,6 +76,35 @@ def test_systems_without_a_line_are_named() -> None:
     four = trend_chart("recall@5", [point(i, system) for i, system in enumerate(systems[:4], 1)])
     assert four.title.endswith(": a")
     assert ":" not in trend_chart("recall@5", [point(1), point(2)]).title
+
+
+def test_distances_on_the_axis_are_distances_in_time() -> None:
+    chart = trend_chart("recall@5", [point(1), point(2), point(9)])
+    first, second, last = chart.series[0].x
+    assert (last - second) / (second - first) == 7
+    drawn = str(draw_lines(chart, "x"))
+    assert 'points="0.0,' in drawn
+    assert " 125.0," in drawn
+    assert " Jun 2025</text>" in drawn
+    assert "2025-06-09 08:00: 0.5000" in drawn
+
+
+def test_each_branch_has_a_line() -> None:
+    points = [point(1), point(2, branch="fix"), point(3), point(4, branch=None)]
+    assert [line.name for line in trend_chart("recall@5", points, "branch").series] == ["fix", "main", "no branch"]
+    mixed = trend_chart("recall@5", [*points, point(5, "dense")], "branch")
+    names = ["fix, bm25", "main, bm25", "main, dense", "no branch, bm25"]
+    assert [line.name for line in mixed.series] == names
+    drawn = str(draw_lines(mixed, "x"))
+    for place, name in enumerate(names):  # a dash and a shape of its own, not just a colour
+        assert f'class="line s{place}"' in drawn
+        assert f"<span>{name}</span>" in drawn
+    assert "band" not in drawn
+
+
+def test_runs_of_one_moment() -> None:
+    chart = trend_chart("recall@5", [point(1), point(1, "dense")])
+    assert ">1 Jun 2025<" in str(draw_lines(chart, "x"))
 
 
 def test_a_value_alone_shows_its_interval() -> None:

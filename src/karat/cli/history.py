@@ -21,6 +21,7 @@ filter_options: Final = all_of(
     click.option("--branch", help="Only this branch."),
     click.option("--tag", help="Only this tag."),
     click.option("--dataset", help="Only this dataset."),
+    click.option("--author", help="Only runs of this author."),
     click.option("--since", metavar="TIME", help="Only runs saved at or after this time, such as 2025-06-01."),
     click.option("--until", metavar="TIME", help="Only runs saved before this time, such as 2025-07-01."),
 )

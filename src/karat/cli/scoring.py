@@ -305,7 +305,7 @@ class Keeper:
         self._store, self._tags = store, tags
 
     def keep(self, result: Result, verdicts: Verdicts | None = None) -> None:
-        from karat.files.git import code_branch
+        from karat.files.git import code_author, code_branch
         from karat.files.progress import working
         from karat.history.keep import judgement, keep_result
         from karat.history.store import short
@@ -313,7 +313,8 @@ class Keeper:
         with working("saving"):
             judged = [] if verdicts is None else [judgement(verdicts)]
             kept = keep_result(result)
-            saved = self._store.save(kept, branch=code_branch(), tags=self._tags, judgements=judged)
+            origin = {"branch": code_branch(), "author": code_author()}
+            saved = self._store.save(kept, **origin, tags=self._tags, judgements=judged)
         done = "saved" if saved.new else "already saved"
         say(f"{result.system or result.run}: {done} as {short(saved.id)} in {self._store.label}", err=True)
 

@@ -105,6 +105,10 @@ class Step(msgspec.Struct, frozen=True):
         return RERANKED if self.rerank else KEYWORD
 
     @property
+    def author(self) -> str:
+        return "ada" if self.branch == "main" else "grace"
+
+    @property
     def time(self) -> str:
         return f"{self.day}T05:30:00.000000Z"
 

@@ -100,7 +100,8 @@ def _judged(result: Result, baseline: Result | None) -> Judgement:
 
 
 def _save(store: Store, step: Step, kept: KeptRun, said: Judgement) -> None:
-    store.save(kept, branch=step.branch, tags=step.tags, saved_at=step.time, judgements=[said])
+    origin = {"branch": step.branch, "author": step.author}
+    store.save(kept, **origin, tags=step.tags, saved_at=step.time, judgements=[said])
     if step.anchor:
         store.pin(kept.id, step.anchor, "anchor", pinned_at=step.time)
     if step.baseline:

@@ -1,10 +1,11 @@
-"""Reads commit, branch and remote of the current git repository."""
+"""Reads commit, branch, author and remote of the current git repository."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+_AUTHORS = ("KARAT_AUTHOR", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
 _BRANCHES = ("KARAT_BRANCH", "GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
 
 
@@ -25,6 +26,12 @@ def code_branch() -> str | None:
     """Return the current branch; CI servers that check out a commit set a variable."""
     found = next(filter(None, map(os.environ.get, _BRANCHES)), "") or _git("rev-parse", "--abbrev-ref", "HEAD")
     return None if found in ("", "HEAD") else found
+
+
+def code_author() -> str | None:
+    """Return who makes a run: CI servers set a variable; otherwise the user of git, or the author of the commit."""
+    given = next(filter(None, map(os.environ.get, _AUTHORS)), "")
+    return given or _git("config", "user.name") or _git("log", "-1", "--format=%an") or None
 
 
 def default_branch(folder: Path) -> str | None:
@@ -55,11 +62,11 @@ def _git(*arguments: str, folder: Path | None = None) -> str:
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
         done = subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, timeout=10, check=False, env=environment, cwd=folder
+            ["git", *arguments], capture_output=True, timeout=10, check=False, env=environment, cwd=folder
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else ""
 
 
 def _may_be_repository(start: Path) -> bool:

@@ -46,6 +46,7 @@ class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     saved_at: str
     branch: str | None = None
+    author: str | None = None
     tags: list[str] = []
     judgements: list[Judgement] = []
     hits: str | None = None  # sha256 of the file with the hits of every query; null: not kept
@@ -88,6 +89,7 @@ def pack(store: Store, ids: Sequence[str]) -> bytes:
                 sha256=hashlib.sha256(content).hexdigest(),
                 saved_at=row.saved_at,
                 branch=row.head.branch,
+                author=row.head.author,
                 tags=row.tags,
                 judgements=store.judgements(run_id),
                 hits=hashlib.sha256(hits).hexdigest() if parts else None,
@@ -111,7 +113,14 @@ def import_runs(store: Store, source: Path | bytes, label: str) -> list[Saved]:
     held, whole = _checked_first(source, label)
     late = () if whole else _checked(source, label, at=len(held))
     return [
-        store.save(run, branch=said.branch, tags=said.tags, judgements=said.judgements, saved_at=said.saved_at or None)
+        store.save(
+            run,
+            branch=said.branch,
+            author=said.author,
+            tags=said.tags,
+            judgements=said.judgements,
+            saved_at=said.saved_at or None,
+        )
         for said, run in chain(_taken(held, label), late)
     ]
 
@@ -267,6 +276,7 @@ def _whole(run: KeptRun, wanted: str | None, label: str) -> KeptRun:
 
 def _check_entry(entry: ArchivedRun, label: str) -> None:
     checked_line(entry.branch, "branch", label)
+    checked_line(entry.author, "author", label)
     for tag in entry.tags:
         checked_name(tag, "tag")
     for time in (entry.saved_at, *(one.judged_at for one in entry.judgements)):

@@ -28,11 +28,16 @@ def open_store(where: str | None = None, *, create: bool = False) -> Store:
 
 
 def save_result(
-    result: Result, where: str | None = None, *, tags: Sequence[str] = (), branch: str | None = None
+    result: Result,
+    where: str | None = None,
+    *,
+    tags: Sequence[str] = (),
+    branch: str | None = None,
+    author: str | None = None,
 ) -> str:
     """Saves a result in a history, as `karat eval --save` does; returns the id of the run."""
     with open_store(where, create=True) as store:
-        return store.save(keep_result(result), branch=branch, tags=tags).id
+        return store.save(keep_result(result), branch=branch, author=author, tags=tags).id
 
 
 def named(text: str | None) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from karat.data.ids import Floats
 from karat.errors import ConfigError, InputError, KaratError, UnknownName
 from karat.files.decode_errors import UNFIT
 from karat.files.safe_parquet import GONE, ParquetSource, UnreadableParquet
@@ -151,6 +152,27 @@ def _refuse_unknown(by: str | None, only: dict[str, str], names: list[str]) -> N
             raise UnknownName("tag of this run", name, [n.removeprefix(TAG) for n in names if n.startswith(TAG)])
 
 
+def score_frame(
+    store: Store, run_id: str, metrics: Sequence[str], *, by: str, order: Order = "given", text: str = ""
+) -> pl.DataFrame:
+    """All queries of a run with some scores. `by`: the metric of the order."""
+    with _scanned(store, run_id) as table:
+        names = _names(run_id, table)
+        key = _score(by, names)
+        found = table.rows([*_SHOWN, *dict.fromkeys([key, *(_score(metric, names) for metric in metrics)])])
+        if order != "given":
+            found = found.sort(key, descending=order == "best", nulls_last=True, maintain_order=True)
+        return found.filter(_holds(text)) if text else found
+
+
+def score_columns(store: Store, run_id: str, metrics: Sequence[str]) -> dict[str, Floats]:
+    """The scores of all queries; not a number where a metric is undefined."""
+    with _scanned(store, run_id) as table:
+        names = _names(run_id, table)
+        rows = table.rows([_score(metric, names) for metric in metrics])
+        return {metric: rows[SCORE + metric].cast(float).to_numpy() for metric in metrics}
+
+
 def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFrame:
     """The columns that a comparison in some metrics needs."""
     with _scanned(store, run_id) as table:
@@ -225,6 +247,20 @@ def side_by_side(
     limit: int = 50,
 ) -> SidePage:
     """One metric of several runs, query by query. `changed`: largest differences first; `worst`: losses first."""
+    return side_page(side_frame(store, run_ids, metric, order=order, text=text), run_ids, metric, offset, limit)
+
+
+def side_page(found: pl.DataFrame, run_ids: Sequence[str], metric: str, offset: int, limit: int) -> SidePage:
+    """Some rows of a `side_frame`."""
+    with _readable(run_ids[0]):
+        rows = found.slice(max(offset, 0), _size(limit)).iter_rows(named=True)
+        return SidePage(metric, list(run_ids), found.height, [_side(row, len(run_ids)) for row in rows])
+
+
+def side_frame(
+    store: Store, run_ids: Sequence[str], metric: str, *, order: Order = "given", text: str = ""
+) -> pl.DataFrame:
+    """All queries: `query_id`, `query`, `delta` (last minus first), and `value0`, `rank0`, `value1` … of each run."""
     import polars as pl
 
     if not run_ids:
@@ -244,8 +280,7 @@ def side_by_side(
         if order != "given":
             key = pl.col("delta").abs() if order == "changed" else pl.col("delta")
             found = found.sort(key, descending=order != "worst", nulls_last=True, maintain_order=True)
-        rows = found.slice(max(offset, 0), _size(limit)).iter_rows(named=True)
-        return SidePage(metric, list(run_ids), found.height, [_side(row, len(run_ids)) for row in rows])
+        return found
 
 
 def query_over_time(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 from karat.data.gold import Dataset
 from karat.errors import ConfigError
@@ -13,13 +13,16 @@ from karat.history.store import short
 from karat.report.blocks import Block, Cell, Chart, Column, Mark, Report, Section, Series, Table, Text
 from karat.report.cells import queries_cell, value_cell
 from karat.report.sections.segments import leading_metrics
+from karat.report.time_axis import seconds
 from karat.results.numbers import counted, titled, written
 from karat.results.summary import SummaryRow
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
 
+Lines = Literal["system", "branch"]
 _SHOWN = 2  # metrics in a list: more do not fit on a terminal
 _LINES = 3  # in a trend: with bands, more would be hard to distinguish
+_BRANCHES = 4
 _NAMED = 3  # systems without a line, gold sets, and runs of each
 _RELEASE = re.compile(r"v?\d+(\.\d+)+\S*|release\S+", re.IGNORECASE)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -54,13 +57,15 @@ def trend_report(metric: str, segment: str | None, points: Sequence[TrendPoint])
     return Report(title, [Section("trend", title, trend_blocks(metric, points, segment))])
 
 
-def trend_blocks(metric: str, points: Sequence[TrendPoint], segment: str | None = None) -> list[Block]:
+def trend_blocks(
+    metric: str, points: Sequence[TrendPoint], segment: str | None = None, lines: Lines = "system"
+) -> list[Block]:
     """A chart, and a table of the same numbers."""
     if not points:
         return [Text(f"No run has {metric}{f' for the segment {segment}' if segment else ''}.")]
     parsed = parse_metric(metric)
     found = [point.measure for point in points]
-    blocks: list[Block] = [trend_chart(metric, points)] if len(points) > 1 else []
+    blocks: list[Block] = [trend_chart(metric, points, lines)] if len(points) > 1 else []
     several = len({m.definition for m in found}) > 1
     if several:
         blocks.append(
@@ -89,21 +94,36 @@ def trend_blocks(metric: str, points: Sequence[TrendPoint], segment: str | None 
     return [*blocks, Table(columns, rows)]
 
 
-def trend_chart(metric: str, points: Sequence[TrendPoint]) -> Chart:
-    """A line with a band for each system; with many systems, only those with the newest runs."""
-    newest = list(dict.fromkeys(point.system for point in reversed(points)))
-    shown = sorted(newest[:_LINES])
-    named = [(float(place), _names(point)) for place, point in enumerate(points, 1) if point.system in shown]
-    left_out = newest[_LINES:]  # named in the title
+def trend_chart(metric: str, points: Sequence[TrendPoint], lines: Lines = "system") -> Chart:
+    """Lines over time with a band each, of systems or of branches; if there are many, those with the newest runs."""
+    name = _namer(points, lines)
+    newest = list(dict.fromkeys(name(point) for point in reversed(points)))
+    shown = sorted(newest[: _LINES if lines == "system" else _BRANCHES])
+    named = [(seconds(point.saved_at), _names(point)) for point in points if name(point) in shown]
+    left_out = newest[len(shown) :]  # named in the title
+    broken = _broken(points, name)
+    marks = [Mark(place, ", ".join(names)) for place, names in named if names]
+    others = [Mark(seconds(point.saved_at), "other gold set") for point in broken if name(point) in shown]
     return Chart(
-        f"{metric} by run, oldest first{f'; not drawn: {_first(left_out)}' if left_out else ''}",
-        "run",
+        f"{metric} over time{f'; not drawn: {_first(left_out)}' if left_out else ''}",
+        "saved (UTC)",
         metric,
-        [_line(system if len(newest) > 1 else metric, system, points) for system in shown],
-        [*(Mark(place, ", ".join(names)) for place, names in named if names), *gold_set_marks(points, shown)],
+        [
+            _line(one if len(newest) > 1 else metric, [p for p in points if name(p) == one], broken, len(shown))
+            for one in shown
+        ],
+        [*marks, *others],
+        x_scale="time",
         told=True,
-        x_words=[day(point.saved_at) for point in points],
     )
+
+
+def _namer(points: Sequence[TrendPoint], lines: Lines) -> Callable[[TrendPoint], str]:
+    """The line that a point is on. Systems on one branch are not mixed."""
+    if lines == "system":
+        return lambda point: point.system
+    several = len({point.system for point in points}) > 1
+    return lambda point: (point.branch or "no branch") + (f", {point.system}" if several else "")
 
 
 def _names(point: TrendPoint) -> list[str]:
@@ -117,16 +137,16 @@ def _first(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _line(name: str, system: str, points: Sequence[TrendPoint]) -> Series:
-    """The line of a system, broken where the gold set changes."""
+def _line(name: str, points: Sequence[TrendPoint], broken: Sequence[TrendPoint], lines: int) -> Series:
+    """A line, broken where the gold set changes. With many lines, without bands: they would hide each other."""
     own: list[tuple[float, float | None, float | None, float | None]] = []
-    breaks = {mark.x for mark in gold_set_marks(points, [system])}
-    for place, point in enumerate(points, 1):
-        if point.system == system:
-            if place in breaks:
-                own.append((float(place), None, None, None))
-            own.append((float(place), point.measure.mean, point.measure.low, point.measure.high))
-    return Series(name, *map(list, zip(*own, strict=True)))
+    for point in points:
+        place, measure = seconds(point.saved_at), point.measure
+        if any(point is other for other in broken):
+            own.append((place, None, None, None))
+        own.append((place, measure.mean, measure.low, measure.high))
+    x, y, low, high = map(list, zip(*own, strict=True))
+    return Series(name, x, y, low, high) if lines <= _LINES else Series(name, x, y)
 
 
 def pins_report(pins: Sequence[Pin], rows: Mapping[str, RunRow]) -> Report:
@@ -224,14 +244,14 @@ def gold_set_note(points: Sequence[TrendPoint]) -> str:
     )
 
 
-def gold_set_marks(points: Sequence[TrendPoint], systems: Sequence[str]) -> list[Mark]:
-    """Marks where the gold set of a system changes."""
-    found, last = list[Mark](), dict[str, TrendPoint]()
-    for place, point in enumerate(points, 1):
-        before = last.get(point.system)
-        if point.system in systems and before is not None and other_gold(before, point):
-            found.append(Mark(float(place), "other gold set"))
-        last[point.system] = point
+def _broken(points: Sequence[TrendPoint], name: Callable[[TrendPoint], str]) -> list[TrendPoint]:
+    """Points with another gold set than the one before on the same line."""
+    found, last = list[TrendPoint](), dict[str, TrendPoint]()
+    for point in points:
+        before = last.get(name(point))
+        if before is not None and other_gold(before, point):
+            found.append(point)
+        last[name(point)] = point
     return found
 
 

@@ -34,6 +34,7 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True):
     queries: int
     dataset: Dataset
     branch: str | None = None
+    author: str | None = None
     code_version: str | None = None
     code_date: str | None = None
     index_version: Any = None
@@ -103,6 +104,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     branch: str | None = None
     tag: str | None = None
     dataset: str | None = None
+    author: str | None = None
     since: str | None = None
     until: str | None = None
 
@@ -129,9 +131,11 @@ class Choices(msgspec.Struct, frozen=True):
     branches: list[str]
     tags: list[str]
     datasets: list[str]
+    authors: list[str]
+    metrics: list[str]  # of all runs, by name
 
 
-def head_of(run: KeptRun, branch: str | None) -> RunHead:
+def head_of(run: KeptRun, branch: str | None, author: str | None = None) -> RunHead:
     result = run.document.result
     return RunHead(
         system=result.system,
@@ -141,6 +145,7 @@ def head_of(run: KeptRun, branch: str | None) -> RunHead:
         queries=run.rows.height,
         dataset=result.dataset,
         branch=branch,
+        author=author,
         seed=result.statistics.get("seed"),
         cases=len(run.document.cases),
         **{name: result.provenance.get(name) for name in _ORIGIN},

@@ -77,6 +77,7 @@ VERSIONS = (
             "ALTER TABLE runs ADD COLUMN title TEXT",
             "ALTER TABLE runs ADD COLUMN note TEXT",
             "ALTER TABLE runs ADD COLUMN deleted_at TEXT",
+            "CREATE INDEX runs_by_author ON runs (author, saved_at, id)",
             "CREATE TABLE means (run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, metric TEXT NOT NULL, "
             "mean DOUBLE PRECISION, PRIMARY KEY (run_id, metric))",
             "CREATE INDEX means_by_value ON means (metric, mean, run_id)",
@@ -121,8 +122,8 @@ class Connection(Protocol):
 def add_run(connection: Connection, run_id: str, head: RunHead, saved_at: str) -> bool:
     """Adds a run; returns whether it is new."""
     dataset = dataset_name(head.dataset, head.gold)
-    statement = "INSERT INTO runs (id, saved_at, system, branch, dataset, head) VALUES (?, ?, ?, ?, ?, ?)"
-    values = (run_id, saved_at, head.system, head.branch, dataset, _json(head))
+    statement = "INSERT INTO runs (id, saved_at, system, branch, dataset, author, head) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    values = (run_id, saved_at, head.system, head.branch, dataset, head.author, _json(head))
     return connection.execute(f"{statement} ON CONFLICT (id) DO NOTHING", values).rowcount == 1
 
 
@@ -175,7 +176,7 @@ def select_runs(
     connection: Connection, only: Filter, columns: str, join: str, joined: Sequence[Any], limit: int, after: str | None
 ) -> list[Any]:
     """Selects a page by cursor, not offset: page 200 costs no more than page 1, and new runs do not shift pages."""
-    conditions, values = _conditions(only)
+    conditions, values = conditions_of(only)
     values = [*joined, *values]
     if after is not None:
         place = _CURSOR.fullmatch(after)
@@ -197,7 +198,7 @@ def select_runs(
 
 def select_newest(connection: Connection, only: Filter, limit: int) -> tuple[list[Any], int]:
     """Selects the newest run of each dataset, system and branch, newest first, and how many there are."""
-    conditions, values = _conditions(only)
+    conditions, values = conditions_of(only)
     if not _storable(values):
         return [], 0
     place = "row_number() OVER (PARTITION BY dataset, system, branch ORDER BY saved_at DESC, id DESC)"
@@ -210,7 +211,7 @@ def select_newest(connection: Connection, only: Filter, limit: int) -> tuple[lis
 
 def runs_by_branch(connection: Connection, only: Filter) -> list[tuple[str | None, int]]:
     """Branches with their number of runs, most first."""
-    conditions, values = _conditions(only)
+    conditions, values = conditions_of(only)
     if not _storable(values):
         return []
     statement = f"SELECT branch, count(*) FROM runs WHERE {' AND '.join(conditions)} GROUP BY branch"
@@ -227,9 +228,10 @@ def _storable(values: Iterable[Any]) -> bool:
     return all(is_storable(value) for value in values if isinstance(value, str))
 
 
-def _conditions(only: Filter) -> tuple[list[str], list[Any]]:
+def conditions_of(only: Filter) -> tuple[list[str], list[Any]]:
+    """Conditions on the table of runs, with their values."""
     conditions, values = ["1 = 1"], list[Any]()
-    for column in ("system", "branch", "dataset"):
+    for column in ("system", "branch", "dataset", "author"):
         if (wanted := getattr(only, column)) is not None:
             conditions.append(f"{column} = ?")
             values.append(wanted)

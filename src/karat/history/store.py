@@ -34,6 +34,7 @@ from karat.history.rows import (
     measures_of,
     now,
 )
+from karat.history.sorting import Sort, count_runs, known_metrics, select_sorted
 from karat.history.statements import CURRENT, VERSIONS, Connection, is_storable
 from karat.history.texts import remove_unused
 from karat.results.kept_run import KeptRun, RunDocument, read_document, read_kept
@@ -44,6 +45,7 @@ _ATTEMPTS = 10  # for a transaction that collides with others
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 _ID = re.compile(r"[0-9a-f]{4,64}")
 _PAGE, _MOST = 50, 500
+_NEWEST = Sort()
 _DEFAULT_BRANCHES = ("main", "master", "trunk")
 
 
@@ -126,13 +128,14 @@ class Store(ABC):
         run: KeptRun,
         *,
         branch: str | None = None,
+        author: str | None = None,
         tags: Iterable[str] = (),
         judgements: Sequence[Judgement] = (),
         saved_at: str | None = None,
     ) -> Saved:
         """Adds a run; an existing run only gets the tags and judgements."""
         names = [checked_name(tag, "tag") for tag in tags]
-        head, measures = head_of(run, branch), measures_of(run.document.result)
+        head, measures = head_of(run, branch, author), measures_of(run.document.result)
         refuse_unstorable(head, measures)
         if self._keeps(run) and self._write(lambda c: self._add_to(c, run.id, names, judgements)):
             return Saved(run.id, new=False)
@@ -257,14 +260,14 @@ class Store(ABC):
         with self.transaction() as connection:
             return sql.run_version(connection, run_id)
 
-    def runs(self, only: Filter | None = None, *, limit: int = _PAGE, after: str | None = None) -> Page:
-        """A page of runs, newest first."""
+    def runs(
+        self, only: Filter | None = None, *, limit: int = _PAGE, after: str | None = None, sort: Sort = _NEWEST
+    ) -> Page:
+        """A page of runs, newest first unless sorted in another way."""
         size = min(max(limit, 1), _MOST)
         with self.transaction() as connection:
-            found = sql.select_runs(connection, only or Filter(), "runs.id, saved_at, head", "", (), size + 1, after)
-            rows = sql.described(connection, found[:size])
-        last = rows[-1] if len(found) > size else None
-        return Page(rows, None if last is None else f"{last.saved_at}~{last.id}")
+            found, following = select_sorted(connection, only or Filter(), sort, size, after)
+            return Page(sql.described(connection, found), following)
 
     def newest(self, only: Filter | None = None, limit: int = _PAGE) -> tuple[list[RunRow], int]:
         """The newest run of each dataset, system and branch, newest first, and how many there are in all."""
@@ -336,6 +339,8 @@ class Store(ABC):
                 branches=distinct("branch", "runs"),
                 tags=distinct("tag", "tags"),
                 datasets=distinct("dataset", "runs"),
+                authors=distinct("author", "runs"),
+                metrics=known_metrics(connection),
             )
 
     def main_branch(self, only: Filter | None = None) -> str | None:
@@ -347,8 +352,9 @@ class Store(ABC):
         usual = next((name for name in _DEFAULT_BRANCHES if name in names), None)
         return usual or names[0] if len(names) > 1 else None
 
-    def count(self) -> int:
-        return int(self._rows("SELECT count(*) FROM runs")[0][0])
+    def count(self, only: Filter | None = None) -> int:
+        with self.transaction() as connection:
+            return count_runs(connection, only or Filter())
 
     def ids(self) -> list[str]:
         """The ids of all runs, newest first."""
@@ -416,8 +422,8 @@ class Store(ABC):
 
 
 def refuse_unstorable(head: RunHead, measures: Measures) -> None:
-    names = {"system": head.system, "branch": head.branch, "dataset": dataset_name(head.dataset, head.gold)}
-    for field, name in names.items():
+    names = {"system": head.system, "branch": head.branch, "author": head.author}
+    for field, name in {**names, "dataset": dataset_name(head.dataset, head.gold)}.items():
         if name is not None and not is_storable(name):
             raise InputError("a name that cannot be stored", code="bad-name", field=field, got=name)
     for segment in measures:

@@ -89,7 +89,7 @@ class Chart(Figure, frozen=True, tag="chart"):
     y_title: str
     series: Sequence[Series]
     marks: Sequence[Mark] = ()
-    x_scale: Literal["linear", "log"] = "linear"
+    x_scale: Literal["linear", "log", "time"] = "linear"  # time: seconds since 1970
     y_range: Range | None = None  # default: the range of the lines
     x_words: Sequence[str] = ()  # labels for 1, 2, 3 … on the x axis, such as days
 
@@ -139,6 +139,8 @@ class Spot(msgspec.Struct, frozen=True):
     y: float
     count: int
     kind: Literal["gained", "lost", "same"]
+    link: str = ""  # a page of the dashboard about these queries
+    name: str = ""  # of the only query
 
 
 class Scatter(Figure, frozen=True, tag="scatter"):
@@ -149,6 +151,23 @@ class Scatter(Figure, frozen=True, tag="scatter"):
     y_title: str
     spots: Sequence[Spot]
     scale: Range
+
+
+class Bin(msgspec.Struct, frozen=True):
+    """Values from `low` to below `high`."""
+
+    low: float
+    high: float
+    count: int
+    text: str
+
+
+class Histogram(Figure, frozen=True, tag="histogram"):
+    """How many queries have which value."""
+
+    title: str
+    x_title: str
+    bins: Sequence[Bin]  # from left to right, without gaps; all of one width, except perhaps the last
 
 
 class Tile(msgspec.Struct, frozen=True):
@@ -207,7 +226,7 @@ class Example(msgspec.Struct, frozen=True, tag="example"):
     brief: bool = False  # one of many: its texts may be cut
 
 
-Picture: TypeAlias = Chart | Dots | Bars | Scatter | Tiles
+Picture: TypeAlias = Chart | Dots | Bars | Scatter | Histogram | Tiles
 Block: TypeAlias = Text | Table | Picture | Verdict | Example | Listing
 
 

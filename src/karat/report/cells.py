@@ -18,6 +18,7 @@ from karat.report.blocks import (
     Column,
     Dots,
     Figure,
+    Histogram,
     Interval,
     Link,
     Listing,
@@ -29,6 +30,7 @@ from karat.report.blocks import (
     Text,
     TextKind,
 )
+from karat.report.time_axis import moment
 from karat.results.differences import Difference
 from karat.results.numbers import difference, interval, p_value, points, with_interval, written
 from karat.results.summary import SummaryRow
@@ -170,9 +172,10 @@ def as_table(figure: Picture) -> Table:
     """The numbers of a picture as a table, for terminals, Markdown and screen readers."""
     if isinstance(figure, Chart):
         xs = sorted({x for series in figure.series for x in series.x})
-        marks = "; ".join(f"{figure.x_title} = {mark.x:g}: {mark.text}" for mark in figure.marks)
+        shown = moment if figure.x_scale == "time" else "{:g}".format
+        marks = "; ".join(f"{figure.x_title} = {shown(mark.x)}: {mark.text}" for mark in figure.marks)
         scores = (Column(series.name, "score") for series in figure.series)
-        values = [[f"{x:g}", *(_at(series, x) for series in figure.series)] for x in xs]
+        values = [[shown(x), *(_at(series, x) for series in figure.series)] for x in xs]
         return table([figure.x_title, *scores], values, marks or None)
     if isinstance(figure, Dots):
         scores = (Column(name, "score") for name in figure.others)
@@ -185,6 +188,8 @@ def as_table(figure: Picture) -> Table:
     if isinstance(figure, Scatter):
         scores = (Column(title, "score") for title in (figure.x_title, figure.y_title))
         return table([*scores, count("queries")], [[spot.x, spot.y, spot.count] for spot in figure.spots])
+    if isinstance(figure, Histogram):
+        return table([figure.x_title, count("queries")], [[one.text, one.count] for one in figure.bins])
     return table(["what", "value", ""], [[tile.name, tile.text, tile.detail] for tile in figure.tiles])
 
 

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from karat.report.blocks import Bar, Bars, Chart, Dot, Dots, Interval, Range, Scatter, Series, Spot
+from karat.report.blocks import Bar, Bars, Bin, Chart, Dot, Dots, Histogram, Interval, Range, Scatter, Series, Spot
 from karat.report.cells import around
 from karat.report.svg import (
     Scale,
@@ -29,11 +29,20 @@ from karat.report.svg import (
     text,
     tick,
 )
+from karat.report.time_axis import moment, time_ticks
 from karat.results.numbers import counted, interval
 
 _LINES_HEIGHT = 240
 _WIDE = 1000  # units of the part that is stretched
-_SHAPES = ("circle", "square", "up", "diamond")  # dashes and colours with the same index are in the style sheet
+_SHAPES = (
+    "circle",
+    "square",
+    "up",
+    "diamond",
+    "down",
+    "plus",
+)  # dashes and colours with the same index are in the style sheet
+_STYLES = len(_SHAPES)
 _TICKS = 8  # values that each get their own tick
 _LETTER = 13  # pixels between two lines of text
 _ROWS = _LINES_HEIGHT // _LETTER - 2  # lines of text between the top and the axis
@@ -44,6 +53,7 @@ _KINDS = 5
 _DOT_ROW = 36  # pixels; on a narrow page a row's name is above its dots
 _OTHERS = ("square", "cross", "diamond", "stroke")
 _SCATTER_HEIGHT = 320
+_HISTOGRAM_HEIGHT = 160
 _EDGE = 0.05  # of the scale, so that spots at its ends are not cut
 _LARGEST = 2.6  # factor for the spot with the most queries
 _SPOT_SHAPES = {"gained": "up", "lost": "down", "same": "circle"}
@@ -54,7 +64,7 @@ _SPARK = (
 )
 
 
-def draw(figure: Chart | Dots | Bars | Scatter, ident: str) -> Markup:
+def draw(figure: Chart | Dots | Bars | Scatter | Histogram, ident: str) -> Markup:
     """Returns an SVG with its legend. `ident`: unique on the page."""
     if isinstance(figure, Chart):
         return draw_lines(figure, ident)
@@ -62,13 +72,18 @@ def draw(figure: Chart | Dots | Bars | Scatter, ident: str) -> Markup:
         return _draw_dots(figure, ident)
     if isinstance(figure, Bars):
         return _draw_bars(figure, ident)
+    if isinstance(figure, Histogram):
+        return _draw_histogram(figure, ident)
     return _draw_scatter(figure, ident)
 
 
 def draw_lines(chart: Chart, ident: str) -> Markup:
     xs = [v for series in chart.series for v in series.x]
     ys = [v for s in chart.series for values in (s.y, s.low or (), s.high or ()) for v in values if v is not None]
-    x, y = Scale(*around(xs), chart.x_scale), Scale(*(chart.y_range or around(ys, zero=True)))
+    x, y = (
+        Scale(*around(xs), "log" if chart.x_scale == "log" else "linear"),
+        Scale(*(chart.y_range or around(ys, zero=True))),
+    )
     lines = list(enumerate(chart.series))
     stretched = [shape for i, series in lines for shape in _line(series, i, x, y)]
     box = {"viewBox": f"0 0 {_WIDE} {_LINES_HEIGHT}", "preserveAspectRatio": "none"}
@@ -85,8 +100,12 @@ def _grid(chart: Chart, x: Scale, y: Scale) -> Iterator[Markup]:
     yield from _y_axis(y, _LINES_HEIGHT)
     yield text(chart.y_title, 0, -14, "title", dx=-38)
     xs = sorted({v for series in chart.series for v in series.x})
-    places = xs if len(xs) <= _TICKS or chart.x_words else x.ticks()
-    yield from axis(_with_room([(x.share(v), _at(chart, v)) for v in places]), _LINES_HEIGHT, chart.x_title, grid=False)
+    if chart.x_scale == "time":
+        ticks = [(x.share(v), name) for v, name in time_ticks(x.low, x.high)]
+    else:
+        places = xs if len(xs) <= _TICKS or chart.x_words else x.ticks()
+        ticks = [(x.share(v), _at(chart, v)) for v in places]
+    yield from axis(_with_room(ticks), _LINES_HEIGHT, chart.x_title, grid=chart.x_scale == "time")
 
 
 def _y_axis(scale: Scale, height: float) -> Iterator[Markup]:
@@ -97,6 +116,8 @@ def _y_axis(scale: Scale, height: float) -> Iterator[Markup]:
 
 
 def _at(chart: Chart, x: float) -> str:
+    if chart.x_scale == "time":
+        return moment(x)
     return chart.x_words[int(x) - 1] if chart.x_words else tick(x)
 
 
@@ -130,9 +151,9 @@ def _line(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
         if low and high and all(low[j] is not None and high[j] is not None for j in run):
             edge = [_pair(a, y, high[j]) for a, j in zip(at, run, strict=True)]
             back = [_pair(a, y, low[j]) for a, j in zip(at, run, strict=True)]
-            yield element("polygon", points=" ".join([*edge, *reversed(back)]), class_=f"band s{i % 4}")
+            yield element("polygon", points=" ".join([*edge, *reversed(back)]), class_=f"band s{i % _STYLES}")
         points = " ".join(_pair(a, y, series.y[j]) for a, j in zip(at, run, strict=True))
-        yield element("polyline", points=points, class_=f"line s{i % 4}")
+        yield element("polyline", points=points, class_=f"line s{i % _STYLES}")
 
 
 def _whiskers(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
@@ -143,7 +164,7 @@ def _whiskers(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
             bottom, top = low[run[0]], high[run[0]]
             if bottom is not None and top is not None:
                 at, ends = x.share(series.x[run[0]]), [_LINES_HEIGHT * (1 - y.share(end)) for end in (bottom, top)]
-                yield line(at, ends[0], at, ends[1], f"whisker s{i % 4}")
+                yield line(at, ends[0], at, ends[1], f"whisker s{i % _STYLES}")
 
 
 def _runs(values: Sequence[float | None]) -> list[list[int]]:
@@ -160,13 +181,13 @@ def _points(chart: Chart, series: Series, i: int, x: Scale, y: Scale) -> Iterato
     for at, value, told in zip(series.x, series.y, _told(chart, series), strict=True):
         if value is not None:
             place = _LINES_HEIGHT * (1 - y.share(value))
-            yield mark(_SHAPES[i % 4], x.share(at), place, f"dot s{i % 4}", told)
+            yield mark(_SHAPES[i % _STYLES], x.share(at), place, f"dot s{i % _STYLES}", told)
 
 
 def _told(chart: Chart, series: Series) -> Iterator[str]:
     for i, (x, y) in enumerate(zip(series.x, series.y, strict=True)):
         limits = f" {interval(series.low[i], series.high[i])}" if series.low and series.high else ""
-        place = f"{x:g}" if not chart.x_words else _at(chart, x)
+        place = _at(chart, x) if chart.x_words or chart.x_scale == "time" else f"{x:g}"
         yield f"{series.name} at {place}: {'–' if y is None else format(y, '.4f')}{limits}"
 
 
@@ -176,7 +197,7 @@ def _ends(chart: Chart, series: Series) -> str:
 
 
 def _sample(i: int) -> Markup:
-    return line(0, 7, 1, 7, f"line s{i % 4}") + mark(_SHAPES[i % 4], 0.5, 7, f"dot s{i % 4}")
+    return line(0, 7, 1, 7, f"line s{i % _STYLES}") + mark(_SHAPES[i % _STYLES], 0.5, 7, f"dot s{i % _STYLES}")
 
 
 def _draw_bars(bars: Bars, ident: str) -> Markup:
@@ -260,7 +281,8 @@ def _draw_scatter(scatter: Scatter, ident: str) -> Markup:
     counts = {kind: sum(s.count for s in scatter.spots if s.kind == kind) for kind in _SPOT_SHAPES}
     told = f"{scatter.y_title} against {scatter.x_title}: " + ", ".join(f"{n} {kind}" for kind, n in counts.items())
     samples = [(mark(_SPOT_SHAPES[kind], 0.5, 7, f"spot {kind}"), f"{kind} ({n:,})") for kind, n in counts.items()]
-    return picture(parts, "scatter", _SCATTER_HEIGHT, scatter.title, told, ident) + legend(samples)
+    linked = any(spot.link for spot in scatter.spots)
+    return picture(parts, "scatter", _SCATTER_HEIGHT, scatter.title, told, ident, linked) + legend(samples)
 
 
 def _frame(scatter: Scatter, scale: Scale) -> Iterator[Markup]:
@@ -272,9 +294,50 @@ def _frame(scatter: Scatter, scale: Scale) -> Iterator[Markup]:
 
 def _spot(spot: Spot, scatter: Scatter, scale: Scale, most: int) -> Markup:
     size = 0.8 + (_LARGEST - 0.8) * math.sqrt((spot.count - 1) / max(most - 1, 1))
-    told = f"{spot.x:.4g} → {spot.y:.4g}: {counted(spot.count)}"
+    told = f"{spot.x:.4g} → {spot.y:.4g}: {spot.name or counted(spot.count)}"
     y = _SCATTER_HEIGHT * (1 - scale.share(spot.y))
-    return mark(_SPOT_SHAPES[spot.kind], scale.share(spot.x), y, f"spot {spot.kind}", told, size)
+    drawn = mark(_SPOT_SHAPES[spot.kind], scale.share(spot.x), y, f"spot {spot.kind}", told, size)
+    return element("a", drawn, href=spot.link, aria_label=told) if spot.link else drawn
+
+
+def _draw_histogram(histogram: Histogram, ident: str) -> Markup:
+    bins = histogram.bins
+    most = max((one.count for one in bins), default=0)
+    y = Scale(0, max(most, 1))
+    parts = [*_y_axis(y, _HISTOGRAM_HEIGHT), text("queries", 0, -14, "title", dx=-38)]
+    edges = [*(one.low for one in bins), *(one.high for one in bins[-1:])]
+    values = [edges[-1], *reversed(Scale(edges[0], bins[-1].low).ticks())]
+    ticks = _with_room([(1 - _among(edges, value), tick(value)) for value in values])  # from the right: it says the end
+    parts += axis([(1 - share, words) for share, words in ticks], _HISTOGRAM_HEIGHT, histogram.x_title, grid=False)
+    parts += [_bin(one, i, len(bins), y) for i, one in enumerate(bins) if one.count]
+    told = "; ".join(f"{one.text}: {counted(one.count)}" for one in bins if one.count)
+    return picture(parts, "histogram", _HISTOGRAM_HEIGHT, histogram.title, told, ident)
+
+
+def _bin(one: Bin, place: int, bins: int, y: Scale) -> Markup:
+    high = max(_HISTOGRAM_HEIGHT * y.share(one.count), 1.5)  # a single query among thousands is visible
+    return element(
+        "rect",
+        element("title", f"{one.text}: {counted(one.count)}"),
+        x=percent(place / bins),
+        y=_HISTOGRAM_HEIGHT - high,
+        width=percent(1 / bins),
+        height=high,
+        class_="bar b0",
+    )
+
+
+def _among(edges: Sequence[float], value: float) -> float:
+    """The place of a value on an axis on which all bins have the same width.
+
+    >>> _among([0, 1, 2, 10], 1.5), _among([0, 1, 2, 10], 6), _among([0, 1], 7)
+    (0.5, 0.8333333333333334, 1.0)
+    """
+    bins = len(edges) - 1
+    for i in range(bins):
+        if value < edges[i + 1]:
+            return (i + Scale(edges[i], edges[i + 1]).share(value)) / bins
+    return 1.0
 
 
 def draw_spark(cell: Interval, ends: Range) -> Markup:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,26 +46,52 @@ def _scatter(metric: Metric, baseline: Result, candidate: Result) -> Scatter:
     before, after = (side.values[str(metric)] for side in (paired.baseline, paired.candidate))
     defined = ~(np.isnan(before) | np.isnan(after))
     first, other = (f"{metric} of {side.system or side.run}" for side in (baseline, candidate))
+    return scatter(metric, first, other, before[defined], after[defined])
+
+
+class Linked(NamedTuple):
+    """Queries that a picture links to, by their place; `several`: the link of a spot that has more than one query."""
+
+    links: Mapping[int, tuple[str, str]]  # name and link
+    several: str
+
+
+def scatter(
+    metric: Metric, first: str, other: str, before: Floats, after: Floats, linked: Linked | None = None
+) -> Scatter:
+    """Two values of each query. `first`, `other`: titles of the axes."""
+    ends = [end for values in (before, after) if values.size for end in (float(values.min()), float(values.max()))]
     return Scatter(
         f"{metric}, query by query",
         first,
         other,
-        _spots(before[defined], after[defined], metric.direction == "higher"),
-        around([*before[defined].tolist(), *after[defined].tolist(), *(e for e in metric.range if np.isfinite(e))]),
+        _spots(before, after, metric.direction == "higher", linked or Linked({}, "")),
+        around([*ends, *(e for e in metric.range if np.isfinite(e))]),
     )
 
 
-def _spots(before: Floats, after: Floats, higher: bool) -> list[Spot]:
-    """Groups queries with the same pair of values; many different pairs are drawn on a grid."""
-    places = Counter(zip(before.round(4).tolist(), after.round(4).tolist(), strict=True))
+def _spots(before: Floats, after: Floats, higher: bool, linked: Linked) -> list[Spot]:
+    """Groups queries with the same pair of values; many different pairs are drawn on a grid, except linked queries."""
+    delta = after - before if higher else before - after
+    kinds = np.where(np.abs(delta) <= SAME, "same", np.where(delta > 0, "gained", "lost")).tolist()
+    pairs = list(zip(before.round(4).tolist(), after.round(4).tolist(), kinds, strict=True))
+    places, apart = Counter(pairs), dict[tuple[float, float, str], list[int]]()
+    for query in linked.links:
+        apart.setdefault(pairs[query], []).append(query)
     if len(places) > _SPOTS:
         step = max(float(np.ptp(np.concatenate([before, after]))), SAME) / _GRID
-        grid = zip(*((np.round(values / step) * step).round(4).tolist() for values in (before, after)), strict=True)
-        places = Counter(grid)
-    return [Spot(x, y, count, _kind(y - x, higher)) for (x, y), count in sorted(places.items())]
+        x, y = ((np.round(values / step) * step).round(4).tolist() for values in (before, after))
+        grid = zip(x, y, kinds, strict=True)
+        places = Counter(place for query, place in enumerate(grid) if query not in linked.links)
+        drawn = [(*place, count, "", "") for place, count in sorted(places.items())]
+        drawn += [(*place, len(queries), *_link(queries, len(queries), linked)) for place, queries in apart.items()]
+    else:
+        drawn = [(*place, n, *_link(apart.get(place, []), n, linked)) for place, n in sorted(places.items())]
+    return [Spot(x, y, count, kind, link, name) for x, y, kind, count, name, link in drawn]
 
 
-def _kind(delta: float, higher: bool) -> Literal["gained", "lost", "same"]:
-    if abs(delta) <= SAME:
-        return "same"
-    return "gained" if (delta > 0) == higher else "lost"
+def _link(queries: Sequence[int], count: int, linked: Linked) -> tuple[str, str]:
+    """Name and link of a spot, if it has linked queries."""
+    if not queries:
+        return "", ""
+    return linked.links[queries[0]] if count == 1 else ("", linked.several)

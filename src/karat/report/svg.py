@@ -20,6 +20,7 @@ SHAPES = {
     "up": "M0-5L5 4H-5z",
     "diamond": "M0-5.5L5.5 0L0 5.5L-5.5 0z",
     "down": "M0 5L5-4H-5z",
+    "plus": "M-1.8-5h3.6v3.2h3.2v3.6h-3.2v3.2h-3.6v-3.2h-3.2v-3.6h3.2z",
     "cross": "M-4-4L4 4M-4 4L4-4",
     "stroke": "M0-7V7",
 }
@@ -95,8 +96,10 @@ def gutter(names: Iterable[str]) -> str:
     return "roomy" if any(len(name) > _NAME // 2 for name in names) else "close"
 
 
-def picture(parts: Iterable[Markup], kind: str, height: float, title: str, told: str, ident: str) -> Markup:
-    """The whole image, with title and description for screen readers."""
+def picture(
+    parts: Iterable[Markup], kind: str, height: float, title: str, told: str, ident: str, linked: bool = False
+) -> Markup:
+    """The whole image, with title and description for screen readers. `linked`: it has links."""
     return element(
         "svg",
         element("title", title, id=f"{ident}-title"),
@@ -105,7 +108,7 @@ def picture(parts: Iterable[Markup], kind: str, height: float, title: str, told:
         class_=f"chart {kind}",
         width="100%",
         height=height,
-        role="img",
+        role="group" if linked else "img",  # the parts of an img cannot be reached
         aria_labelledby=f"{ident}-title",
         aria_describedby=f"{ident}-desc",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -148,6 +149,20 @@ def csv_text(frame: pl.DataFrame) -> bytes:
 
     hidden = frame.with_columns(pl.Series(n, map(_no_formula, frame[n]), pl.String) for n in _texts_of(frame))
     return hidden.rename({name: _no_formula(name) or "" for name in frame.columns}).write_csv().encode()
+
+
+def csv_lines(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as CSV, as safe for spreadsheets as `csv_text`; None is an empty cell.
+
+    >>> print(csv_lines([["id", "mean"], ["=1+1", 0.5], ["a, b", None]]), end="")
+    id,mean
+    '=1+1,0.5
+    "a, b",
+    """
+    text = io.StringIO()
+    safe = ([_no_formula(value) if isinstance(value, str) else value for value in row] for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(safe)
+    return text.getvalue()
 
 
 def _texts_of(frame: pl.DataFrame) -> list[str]:

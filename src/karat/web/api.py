@@ -11,6 +11,7 @@ from karat.history import queries
 from karat.history.archive import import_runs, pack
 from karat.history.records import QuerySides, query_sides
 from karat.history.rows import ALL, Choices, Filter, Judgement, Page, Pin, PinKind, RunRow, TrendPoint, now, utc
+from karat.history.sorting import SAVED, Direction, Sort
 from karat.history.store import Store
 from karat.results.kept_run import RunDocument
 from karat.results.saved import SavedResult
@@ -31,6 +32,7 @@ class Only(msgspec.Struct, frozen=True, kw_only=True):
     branch: _Text | None = None
     tag: _Text | None = None
     dataset: _Text | None = None
+    author: _Text | None = None
     since: _Text | None = None
     until: _Text | None = None
 
@@ -41,8 +43,15 @@ class Only(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListRuns(Only, frozen=True, kw_only=True):
+    """`sort`: saved, system, branch, dataset, author, gates, or a metric."""
+
     limit: _Limit = 50
-    after: _Text | None = None
+    after: Annotated[str, msgspec.Meta(max_length=4000)] | None = None  # may hold a name
+    sort: _Text = SAVED
+    order: Direction | None = None
+
+    def sorting(self) -> Sort:
+        return Sort(self.sort, self.order)
 
 
 class AskTrend(Only, frozen=True, kw_only=True):
@@ -131,7 +140,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 def _list(store: Store, path: dict[str, str], asked: ListRuns, body: None) -> Page:
-    return store.runs(asked.filter(), limit=asked.limit, after=asked.after)
+    return store.runs(asked.filter(), limit=asked.limit, after=asked.after, sort=asked.sorting())
 
 
 def _trend(store: Store, path: dict[str, str], asked: AskTrend, body: None) -> list[TrendPoint]:
@@ -207,7 +216,7 @@ def _upload(store: Store, path: dict[str, str], asked: None, body: bytes) -> lis
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/runs", "Runs, newest first.", Page, _list, ListRuns),
+    Endpoint("GET", "/runs", "Runs, newest first or sorted.", Page, _list, ListRuns),
     Endpoint("POST", "/runs", _IMPORT, list[Uploaded], _upload, takes=bytes, role="editor"),
     Endpoint("GET", "/choices", "Values that runs can be filtered by.", Choices, lambda s, p, q, b: s.choices()),
     Endpoint("GET", "/runs/{run}", "One run.", RunRow, _of_run(Store.row)),

@@ -40,6 +40,8 @@ from karat.web.metrics import metrics_route
 from karat.web.page import front_page, page, problem_page, static_file
 from karat.web.page_worker import MADE_APART, Show
 from karat.web.page_workers import PageWorkers
+from karat.web.pages.csv_tables import compare_csv, queries_csv
+from karat.web.pages.run_list import runs_csv
 from karat.web.pages.runs import pins_page
 from karat.web.remember import Remember
 from karat.web.rules import RoleRoute
@@ -48,6 +50,9 @@ from karat.web.turns import Lanes
 PAGES: dict[str, Show] = {
     "/": front_page,
     **MADE_APART,
+    "/runs.csv": runs_csv,
+    "/runs/{run}/queries.csv": queries_csv,
+    "/compare.csv": compare_csv,
     "/pins": pins_page,
     "/static/{name}": static_file,
 }

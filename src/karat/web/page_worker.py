@@ -22,7 +22,9 @@ from karat.web.page import problem_page
 from karat.web.pages.compare import compare_page
 from karat.web.pages.one_query import query_page
 from karat.web.pages.queries import queries_page, triage_page
-from karat.web.pages.runs import run_page, runs_page, trend_page
+from karat.web.pages.run_list import runs_page
+from karat.web.pages.runs import run_page
+from karat.web.pages.trend import trend_page
 
 Show = Callable[[Store, Request], Response]
 MADE_APART: dict[str, Show] = {

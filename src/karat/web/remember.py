@@ -26,6 +26,7 @@ _T = TypeVar("_T")
 _Key = tuple[str, bytes, bool | None, Role]
 _PAGES = ("/runs", "/trend", "/compare", "/query", "/pins")
 _KEPT = (*_PAGES, *(f"/api/v1{path}" for path in (*_PAGES, "/side-by-side", "/choices", "/hits")))
+_NEVER = ("/export", "/queries.csv")  # files
 _ONE_RUN = ("/runs/", "/api/v1/runs/")
 _LARGEST = 1 << 20  # bytes of a cached response
 _MOST = 64 << 20  # bytes of all responses, compressed
@@ -165,7 +166,7 @@ def run_of(path: str) -> str | None:
 
 
 def _is_kept(path: str) -> bool:
-    return path in _KEPT or (path.startswith(_ONE_RUN) and not path.endswith("/export"))
+    return path in _KEPT or (path.startswith(_ONE_RUN) and not path.endswith(_NEVER))
 
 
 async def _send(start: Message, body: bytes, name: str | None, send: Send) -> None:

@@ -13,8 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 UPLOAD = ("POST", "/api/v1/runs")
 # Concurrent requests per kind. Where responses are quick there are more slots than cores: a slot is only passed on when
 # the event loop comes round, which takes 30 ms if a hundred readers ask for cached pages.
-_LIGHT_READS, _READS, _READS_APART, _WRITES, _HEAVY, _UPLOADS, _LOG_INS = 8, 3, 16, 4, 2, 2, 2
+_LIGHT_READS, _READS, _READS_APART, _WRITES, _HEAVY, _UPLOADS, _LOG_INS, _DOWNLOADS = 8, 3, 16, 4, 2, 2, 2, 2
 _LIGHT = re.compile(r"/api/v1/(runs|pins|choices|trend|runs/[^/]+(/judgements|/segments)?)|/static/.*|/pins")
+_FILES = re.compile(r"/runs\.csv|/compare\.csv|/runs/[^/]+/queries\.csv")  # sent while they are made
 _HEAVY_ENDS = ("/export", "/result", "/agreement", "/calibration")
 
 
@@ -75,7 +76,7 @@ class Lanes:
     """Middleware with separate queues, so that reads do not wait for slow requests.
 
     A small body is read before the turn begins, and the response is sent after it, so slow clients do not block
-    others."""
+    others. Only tables as files are sent during their turn, since they may be large."""
 
     def __init__(self, app: ASGIApp, apart: bool = False) -> None:
         """`apart`: pages are made by other processes, which should not wait for the next request."""
@@ -83,7 +84,7 @@ class Lanes:
         self._light, self._reads, self._writes, self._heavy = (
             Turns(n) for n in (_LIGHT_READS, _READS_APART if apart else _READS, _WRITES, _HEAVY)
         )
-        self._uploads, self._log_ins = Turns(_UPLOADS), Turns(_LOG_INS)
+        self._uploads, self._log_ins, self._downloads = Turns(_UPLOADS), Turns(_LOG_INS), Turns(_DOWNLOADS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -92,15 +93,16 @@ class Lanes:
         if is_upload(scope):  # its body may be large, so it is read during its turn
             body, leaves = receive, None
         else:
-            body, leaves = _replayed(await _whole(receive)), lambda: _left(receive)
+            body, leaves = _replayed(await _whole(receive), receive), lambda: _left(receive)
         said: list[Message] = []
 
         async def keep(message: Message) -> None:
             said.append(message)
 
+        turns = self._turns(scope)
         try:
-            async with self._turns(scope).turn(_client(scope), leaves):
-                await self._app(scope, body, keep)
+            async with turns.turn(_client(scope), leaves):
+                await self._app(scope, body, send if turns is self._downloads else keep)
         except Gone:
             return
         for message in said:
@@ -114,6 +116,8 @@ class Lanes:
             return self._log_ins
         if method not in ("GET", "HEAD"):
             return self._writes
+        if _FILES.fullmatch(path):
+            return self._downloads
         if path == "/compare" or path.endswith(_HEAVY_ENDS):
             return self._heavy
         return self._light if _LIGHT.fullmatch(path) else self._reads
@@ -138,11 +142,11 @@ async def _whole(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-def _replayed(body: bytes) -> Receive:
+def _replayed(body: bytes, receive: Receive) -> Receive:
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
-        return messages.pop() if messages else {"type": "http.disconnect"}
+        return messages.pop() if messages else await receive()  # which says when the client disconnects
 
     return replay
 

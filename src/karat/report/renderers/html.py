@@ -48,6 +48,7 @@ _SHOWN_BY = {
     "dots": "figure",
     "bars": "figure",
     "scatter": "figure",
+    "histogram": "figure",
 }  # default: a macro of the same name
 
 

@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from karat.errors import ConfigError
 from karat.history.keep import scored
-from karat.history.queries import SidePage, SideRow, side_by_side
+from karat.history.queries import SidePage, SideRow, side_frame, side_page
 from karat.history.report import day, leading, minute
 from karat.history.rows import RunRow
 from karat.history.store import Store, short
@@ -26,7 +26,9 @@ from karat.results.result import Result
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
+from karat.web.csv_file import csv_link
 from karat.web.page import SIZE, AskPage, asked_of, link, page, steps
+from karat.web.pages.compare_picture import side_picture
 
 _HEADLINE = 3  # metrics of a quick comparison
 _QUICK = 1000  # resamples of a quick comparison
@@ -117,6 +119,10 @@ def run_labels(runs: Sequence[RunRow]) -> list[str]:
     return [short(run.id, 6) for run in runs]
 
 
+def _named(runs: Sequence[RunRow], labels: Sequence[str]) -> list[str]:
+    return [f"{run.head.system or run.head.run}, {label}" for run, label in zip(runs, labels, strict=True)]
+
+
 def run_options(store: Store, runs: Sequence[RunRow], names: Sequence[str]) -> list[tuple[str, str]]:
     """Runs to choose from: the requested ones, baselines and anchors, and the newest, by name and date."""
     told = {pin.name: f"{pin.name}: {_described(store.row(pin.run_id))}" for pin in store.pins()}
@@ -143,9 +149,16 @@ _ORDERS = [
 _COMPARISONS = Comparisons()
 
 
-def compare_page(store: Store, request: Request) -> Response:
+def asked_runs(store: Store, request: Request) -> tuple[list[RunRow], list[str]]:
+    """The runs of an address, and their names there."""
     names = [name for name in request.query_params.getlist("run") if name]
-    runs = [store.row(store.find(name)) for name in names]
+    if len(names) > _MOST:
+        raise ConfigError("too many runs to compare", code="too-many-runs", expected=f"at most {_MOST}")
+    return [store.row(store.find(name)) for name in names], names
+
+
+def compare_page(store: Store, request: Request) -> Response:
+    runs, names = asked_runs(store, request)
     if request.query_params.get("first") == "oldest":  # chosen in a list; redirect to an address with the order
         ordered = sorted(runs, key=lambda run: run.saved_at)
         return RedirectResponse("/compare?" + urlencode([("run", run.id[:16]) for run in ordered]))
@@ -153,20 +166,20 @@ def compare_page(store: Store, request: Request) -> Response:
     if len(runs) < 2:
         two = [*names, "", ""][:2]
         return page("compare.html", "Compare runs", store, names=two, options=options, runs=runs, side=None)
-    if len(runs) > _MOST:
-        raise ConfigError("too many runs to compare", code="too-many-runs", expected=f"at most {_MOST}")
     whole = request.query_params.get("all") == "1"
     report = _COMPARISONS.report(store, runs, whole=whole)
     asked = asked_of(request, AskPage)
     metric, order, ids = asked.metric or headline(runs)[0], asked.order or "changed", [run.id for run in runs]
-    side = side_by_side(store, ids, metric, order=order, text=asked.text, offset=asked.offset, limit=SIZE)
+    frame = side_frame(store, ids, metric, order=order, text=asked.text)
+    side, labels = side_page(frame, ids, metric, asked.offset, SIZE), run_labels(runs)
     return page(
         "compare.html",
         report.title,
         store,
         names=names,
         options=options,
-        labels=run_labels(runs),
+        labels=labels,
+        picture=side_picture(frame, parse_metric(metric), _named(runs, labels), request),
         runs=runs,
         whole=whole,
         large=is_large(runs),
@@ -180,6 +193,7 @@ def compare_page(store: Store, request: Request) -> Response:
         text=asked.text,
         rows=_rows(side, parse_metric(metric)),
         links=steps(request, asked.offset, SIZE, side.total),
+        csv=csv_link("/compare.csv", request, side.total),
     )
 
 

@@ -13,6 +13,7 @@ from karat.report.blocks import Block, Section, Text
 from karat.report.fit import SIGNS
 from karat.report.renderers.html import place
 from karat.report.triage import triage_blocks
+from karat.web.csv_file import csv_link
 from karat.web.page import SHOWN, SIZE, AskPage, asked_of, page, score_cells, steps
 
 _CASES = 10  # failed queries per page
@@ -42,6 +43,7 @@ def queries_page(store: Store, request: Request) -> Response:
         first=asked.offset + 1,
         last=asked.offset + len(found.rows),
         links=steps(request, asked.offset, SIZE, found.total),
+        csv=csv_link(f"/runs/{row.id}/queries.csv", request, found.total),
     )
 
 
