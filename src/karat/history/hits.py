@@ -34,6 +34,7 @@ LONGEST_LIST = 100  # ids of a query; Karat keeps fewer
 _LARGEST = 32 << 20  # bytes of a part, unpacked
 _LARGEST_RUN = 1 << 30  # bytes of all parts of a run, unpacked
 _DEEPEST = 10**9  # rank
+_LANGUAGE = "language"  # the tag that says how to find shared words
 _LEVEL = 1  # of compression
 _COUNT, _NUMBER = np.dtype("<u4"), np.dtype("<f8")
 
@@ -120,7 +121,9 @@ def stored_parts(run: KeptRun) -> Iterator[StoredPart]:
     part = np.array([part_of(query, parts) for query in queries], np.int64)
     order = np.argsort(part, kind="stable")
     bounds = np.searchsorted(part[order], np.arange(parts + 1))
-    rows = run.rows.select("query_id", "query", "missing", "first_rank", *_named(run.rows, SCORE, TAG))[order]
+    tags = [name for name in columns_named(run.rows, TAG) if name in (*kept.tags, _LANGUAGE)]
+    scores = [name for name in run.rows.columns if name.startswith(SCORE)]
+    rows = run.rows.select("query_id", "query", "missing", "first_rank", *scores, *(TAG + name for name in tags))[order]
     columns = {name: rows[SCORE + name].cast(float).to_numpy().astype(_NUMBER) for name in columns_named(rows, SCORE)}
     failed, gold_items = kept.failed[order].astype(_NUMBER), kept.gold_items[order].astype(_COUNT)
     lost = {stage: counts[order].astype(_COUNT) for stage, counts in kept.lost.items()}
@@ -139,7 +142,7 @@ def stored_parts(run: KeptRun) -> Iterator[StoredPart]:
             missing=some["missing"].to_list(),
             first_ranks=some["first_rank"].to_list(),
             scores={name: values[at].tobytes() for name, values in columns.items()},
-            tags={name: some[TAG + name].to_list() for name in columns_named(some, TAG)},
+            tags={name: some[TAG + name].to_list() for name in tags},
             failed=failed[at].tobytes(),
             gold_items=gold_items[at].tobytes(),
             lost={stage: counts[at].tobytes() for stage, counts in lost.items()},
@@ -215,10 +218,6 @@ def _joined(ids: list[str] | Packed) -> tuple[Ints, NDArray[np.uint8]]:
         return there.sum(axis=1), letters[there]
     encoded = [name.encode("utf-8", "replace") for name in ids]
     return np.fromiter(map(len, encoded), np.int64, len(encoded)), np.frombuffer(b"".join(encoded), np.uint8)
-
-
-def _named(rows: pl.DataFrame, *prefixes: str) -> list[str]:
-    return [name for name in rows.columns if name.startswith(prefixes)]
 
 
 class _Read:
@@ -368,6 +367,7 @@ def restored_hits(
         gold_items=np.concatenate([part.gold_items for part in parts])[order],
         bm25=bm25,
         lost={s: np.concatenate([part.lost.get(s, none[id(part)]) for part in parts])[order] for s in stages},
+        tags=list(parts[0].part.tags),
         texts=numbered.texts,
     )
 

@@ -17,6 +17,7 @@ from karat.history.hits import QueryRecord
 from karat.history.records import case_from, record_of
 from karat.history.rows import Filter, RunRow
 from karat.history.store import NotThere, Store, gone, short
+from karat.results.kept_hits import WORD_SEARCHES
 from karat.results.kept_run import FAILED, SCORE, TAG, VOTE
 from karat.results.queries.triage import DEPTH, MISSED
 
@@ -185,11 +186,13 @@ def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFram
 def case_of(store: Store, run_id: str, query_id: str) -> dict[str, Any] | None:
     """A query with its gold and hits, as `karat eval triage` shows it; None if its hits were not kept."""
     record = record_of(store, run_id, query_id).record
-    if record is not None:
+    if record is not None and (record.bm25 is not None or store.row(run_id).head.queries <= WORD_SEARCHES):
         return _plain_case(record)
     found = _read_one(store, run_id, query_id, whole_case=True)
     with _readable(run_id):
-        return None if found is None or found["case"] is None else msgspec.json.decode(found["case"])
+        if found is not None and found["case"] is not None:  # with BM25's hits, if there was a corpus
+            return msgspec.json.decode(found["case"])  # type: ignore[no-any-return]
+    return None if record is None else _plain_case(record)
 
 
 def _plain_case(record: QueryRecord) -> dict[str, Any]:

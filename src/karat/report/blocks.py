@@ -193,6 +193,9 @@ class Verdict(msgspec.Struct, frozen=True, tag="verdict"):
     to: Sequence[str] = ()  # the section that explains it: the first of these names that exists
 
 
+MOVED = "rank"  # fact of a line: its ranks in two runs
+
+
 class Line(msgspec.Struct, frozen=True):
     """One line of a list; `marks`: ranges (from, to) of the text to highlight."""
 
@@ -224,6 +227,7 @@ class Example(msgspec.Struct, frozen=True, tag="example"):
     listings: Sequence[Listing] = ()
     outcome: str = ""
     brief: bool = False  # one of many: its texts may be cut
+    alone: bool = False  # the only one of its page: open, and not to be searched
 
 
 Picture: TypeAlias = Chart | Dots | Bars | Scatter | Histogram | Tiles

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import msgspec
 
 from karat.errors import shorten
-from karat.report.blocks import Block, Cell, Example, Line, Listing, Report, Section, Text
+from karat.report.blocks import MOVED, Block, Cell, Example, Line, Listing, Report, Section, Text
 from karat.report.cells import table
 from karat.report.overview import data_name, run_names
 from karat.report.sections.doubts import doubt_sections
 from karat.report.sections.stages import WORDS
 from karat.results.numbers import counted
 from karat.results.queries.changed import ChangedQueries, ChangedQuery
-from karat.results.queries.shown import MarkedText, ShownHit
+from karat.results.queries.shown import MarkedText, ShownHit, cut
 from karat.results.queries.triage import DEPTH, Case, Triage
 
 
@@ -117,6 +117,7 @@ def changed_blocks(found: ChangedQueries, baseline: str, candidate: str, in_full
 
 
 _WHEN = ("before", "after")
+_SIDE = 160  # characters of a text in lists side by side
 _IN_FULL = 2  # queries that a terminal shows in full
 _TEXT = 60  # characters of a query in a table
 _OWN = ("outcome", "finding", "word search", "text", "page")
@@ -163,7 +164,7 @@ def _case(case: Case, k: int, in_full: bool) -> Example:
 
 def case_example(case: Case, k: int) -> Example:
     """One query with everything that is known about it."""
-    return _case(case, k, True)
+    return msgspec.structs.replace(_case(case, k, True), alone=True)
 
 
 def sides_example(before: Case, after: Case, names: Sequence[str]) -> Example:
@@ -171,8 +172,8 @@ def sides_example(before: Case, after: Case, names: Sequence[str]) -> Example:
     old, new = ({hit.id: hit.rank for hit in side.hits} for side in (before, after))
     listings = [
         *_both_golds(before, after, names),
-        Listing(f"before: {names[0]}", _moved(before.hits, new, "after", "left"), None if before.hits else "nothing"),
-        Listing(f"after: {names[1]}", _moved(after.hits, old, "before", "none"), None if after.hits else "nothing"),
+        Listing(f"before: {names[0]}", _moved(before.hits, old, new), None if before.hits else "nothing"),
+        Listing(f"after: {names[1]}", _moved(after.hits, old, new), None if after.hits else "nothing"),
     ]
     searched = after.bm25 if after.bm25 is not None else before.bm25
     if searched is not None:
@@ -184,8 +185,9 @@ def sides_example(before: Case, after: Case, names: Sequence[str]) -> Example:
         facts={f"{name} {when}": value for name, *both in scores for when, value in zip(_WHEN, both, strict=True)},
         labels=_tags(after.tags),
         notes=[_movement(old, new)],
-        listings=listings,
+        listings=[msgspec.structs.replace(one, lines=list(map(_cut, one.lines))) for one in listings],
         outcome=_outcome(before, after),
+        alone=True,
     )
 
 
@@ -199,24 +201,35 @@ def _both_golds(before: Case, after: Case, names: Sequence[str]) -> list[Listing
     listing = _wanted(after)
     places = {item.id: f"{_place(ranks[item.id])} → {_place(item.rank)}" for item in after.gold}
     lines = [
-        msgspec.structs.replace(line, facts={"grade": line.facts["grade"], "rank": places[line.id]})
+        msgspec.structs.replace(line, facts={"grade": line.facts["grade"], MOVED: places[line.id]})
         for line in listing.lines
     ]
     return [msgspec.structs.replace(listing, lines=lines)]
+
+
+def _cut(line: Line) -> Line:
+    """With a shorter text: lists side by side are narrow."""
+    if line.text is None:
+        return line
+    shorter = cut(MarkedText(line.text, list(line.marks)), _SIDE)
+    return msgspec.structs.replace(line, text=shorter.text, marks=shorter.marks)
 
 
 def _place(rank: int | None) -> str:
     return "missing" if rank is None else str(rank)
 
 
-def _moved(hits: Sequence[ShownHit], other: dict[str, int], word: str, absent: str) -> list[Line]:
-    """Hits with their rank in the other run, where it is another one."""
-    found = []
-    for line, hit in zip(_hits(hits), hits, strict=True):
-        rank = other.get(hit.id)
-        fact: dict[str, Cell] = {} if rank == hit.rank else {word: absent if rank is None else rank}
-        found.append(msgspec.structs.replace(line, facts={**line.facts, **fact}))
-    return found
+def _moved(hits: Sequence[ShownHit], old: dict[str, int], new: dict[str, int]) -> list[Line]:
+    """Hits with their rank in both runs, where it changed."""
+    return [
+        line if old.get(line.id) == new.get(line.id) else _with_ranks(line, old.get(line.id), new.get(line.id))
+        for line in _hits(hits)
+    ]
+
+
+def _with_ranks(line: Line, before: int | None, after: int | None) -> Line:
+    said = "entered" if before is None else "left" if after is None else f"{before} → {after}"
+    return msgspec.structs.replace(line, facts={**line.facts, MOVED: said})
 
 
 def _movement(old: dict[str, int], new: dict[str, int]) -> str:

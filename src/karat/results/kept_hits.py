@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LONGEST_TEXT = 2_000  # characters kept of a text; pages show 400 of them, where most words are shared with the query
 ALL_TEXTS = 64_000_000  # characters kept of all texts of a run
-_WORD_SEARCHES = 2_000  # up to this many queries, BM25's hits are kept of all
+WORD_SEARCHES = 2_000  # up to this many queries, BM25's hits are kept of all
 
 
 class KeptLists(Bulk, frozen=True):
@@ -53,6 +53,7 @@ class KeptHits(Bulk, frozen=True):
     gold_items: Ints  # relevant items in total
     bm25: KeptLists | None  # score and grade; None: not searched for every query
     lost: dict[str, Ints]  # stage → relevant items that it lost
+    tags: list[str]  # names of the tags to show
     texts: list[tuple[str, str]]  # id and text
 
 
@@ -74,6 +75,7 @@ def kept_hits(result: Result) -> KeptHits | None:
         gold_items=np.bincount(place[_relevant(result, place)[0]], minlength=len(result.rows)),
         bm25=_by_words(result, texts),
         lost=locate(result).counts(),
+        tags=list(result.gold.tags),
         texts=texts.shortened(),
     )
 
@@ -175,7 +177,7 @@ def _gold(result: Result, place: Ints, texts: _Texts) -> KeptLists:
 
 
 def _by_words(result: Result, texts: _Texts) -> KeptLists | None:
-    if len(result.rows) > _WORD_SEARCHES:
+    if len(result.rows) > WORD_SEARCHES:
         return None
     found = word_lists(result)
     if found is None:

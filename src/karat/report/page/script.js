@@ -248,7 +248,7 @@
     read();
     addEventListener("hashchange", read);
   };
-  for (const section of document.querySelectorAll("section:has(> .example)")) filtered(section);
+  for (const section of document.querySelectorAll("section:has(> .example:not(.alone))")) filtered(section);
   const reveal = () => {
     const folded = document.getElementById(location.hash.slice(1).split("&")[0])?.closest("details");
     if (folded) folded.open = true;

@@ -18,6 +18,7 @@ from markupsafe import Markup, escape
 
 from karat.errors.redaction import redact_all
 from karat.report.blocks import (
+    MOVED,
     SIGNS,
     Block,
     Cell,
@@ -257,9 +258,9 @@ def _rows(table: Table, looks: list[str]) -> Markup:
 
 def _listed(listing: Listing) -> Markup:
     """A list of a query, in compact HTML because a page has thousands of lines. If there is only one kind of fact, the
-    title names it."""
+    title names it, except for ranks in two runs."""
     facts = {name for line in listing.lines for name in line.facts}
-    only = facts.pop() if len(facts) == 1 else None
+    only = facts.pop() if len(facts) == 1 and facts != {MOVED} else None
     title = f"{listing.title}, by {only}" if only else listing.title
     made = "".join(f"<li{_STATE[line.state]}{_line(line, only)}\n" for line in listing.lines)
     note = f"<p class=note>{_words(listing.note)}</p>" if listing.note else ""
@@ -288,7 +289,8 @@ def _example(block: Example, place: str) -> Markup:
     """One query, in compact HTML because a page has a thousand of them."""
     known = _WEIGHED.get(id(block))
     inside = known[1] if known is not None and known[0] is block else _inside_example(block)
-    return Markup(f"<details class=example id={place}>{inside}</details>\n")  # text is escaped
+    look = '"example alone" open' if block.alone else "example"
+    return Markup(f"<details class={look} id={place}>{inside}</details>\n")  # text is escaped
 
 
 def _inside_example(block: Example) -> str:
