@@ -153,7 +153,7 @@ def test_from_saving_two_runs_to_one_query(saved: FolderStore, serving: Any, tab
         tab.select_option("select[name=order]", "worst")
         follow(tab, "section[aria-labelledby=beside] >> text=Show")
         assert "all=1" in tab.url
-        first = tab.locator("section[aria-labelledby=beside] tbody tr").first
+        first = tab.locator("section[aria-labelledby=beside] > .scroll tbody tr").first
         assert "−" in first.inner_text()
         follow(tab, first.locator("a"))
         assert tab.locator("h1").inner_text().startswith("Query q_")
