@@ -140,9 +140,9 @@ def test_from_saving_two_runs_to_one_query(saved: FolderStore, serving: Any, tab
         tab.select_option("select[name=branch]", "")
         follow(tab, "main >> button >> text=Show")
         lines = tab.locator("figure .legend").inner_text().split("\n")
-        assert lines == ["bm25", "bm25 + static rerank", "gate recall@5"]
+        assert lines == ["feature/rerank, bm25 + static rerank", "main, bm25", "gate recall@5"]
         follow(tab, "text=Runs >> nth=0")
-        for box in tab.locator("input[type=checkbox]").all():
+        for box in tab.locator("input[name=run]").all():
             box.check()
         follow(tab, "text=Compare the selected runs")
         assert "first=oldest" not in tab.url  # it can be sent to somebody
@@ -153,7 +153,7 @@ def test_from_saving_two_runs_to_one_query(saved: FolderStore, serving: Any, tab
         tab.select_option("select[name=order]", "worst")
         follow(tab, "section[aria-labelledby=beside] >> text=Show")
         assert "all=1" in tab.url
-        first = tab.locator("section[aria-labelledby=beside] tbody tr").first
+        first = tab.locator("section[aria-labelledby=beside] > .scroll tbody tr").first
         assert "−" in first.inner_text()
         follow(tab, first.locator("a"))
         assert tab.locator("h1").inner_text().startswith("Query q_")
@@ -177,10 +177,49 @@ def test_the_trend_shows_gates_and_pins(tab: Page, pages: str) -> None:
     lines = tab.locator("figure .legend").inner_text().split("\n")
     assert lines == ["keyword search", "keyword search + rerank", "gate recall@5"]
     days = tab.locator("figure .tick").all_text_contents()
-    assert {"1 Sep", "14 Oct"} <= set(days)
+    assert {"8 Sep 2025", "13 Oct"} <= set(days)
     tab.goto(f"{pages}/trend?metric=recall@5&segment=language%3Des-AR")
     asked = [text for text in tab.locator("figure title").all_text_contents() if text.startswith("gate recall@5 at")]
     assert [text.rpartition(" ")[2] for text in asked] == ["0.3000", "0.3000"]  # of this segment, and no other
+
+
+def test_a_list_is_shaped_with_the_keyboard(tab: Page, pages: str) -> None:
+    """Columns, order and filter; the address then holds all of it."""
+    tab.goto(f"{pages}/runs?limit=200")
+
+    def press(what: str, key: str) -> None:
+        place = tab.locator(what).first
+        place.focus()
+        assert place.evaluate("e => e === document.activeElement")
+        if key == "Enter" and what != "summary:has-text('Columns')":
+            with tab.expect_navigation():
+                tab.keyboard.press(key)
+        else:
+            tab.keyboard.press(key)
+
+    press("summary:has-text('Columns')", "Enter")
+    press("input[name=columns][value='mrr']", "Space")
+    press("button:has-text('Show these columns')", "Enter")
+    press("summary:has-text('Columns')", "Enter")
+    press("a[aria-label='Move mrr to the left']", "Enter")
+    press("section[aria-labelledby=list] th a:has-text('mrr')", "Enter")
+    tab.locator("select[name=author]").focus()
+    tab.keyboard.type("grace")
+    press("form.filter button", "Enter")
+    assert "sort=mrr" in tab.url
+    assert "author=grace" in tab.url
+    assert tab.locator("th[aria-sort=descending]").inner_text().startswith("mrr")
+    heads = tab.locator("section[aria-labelledby=list] thead th").all_inner_texts()
+    at = next(place for place, head in enumerate(heads) if head.startswith("mrr"))
+    assert heads[at + 1] == "latency_p50"
+    rows = tab.locator("section[aria-labelledby=list] tbody tr")
+    values = [float(row.locator("> *").nth(at).inner_text()) for row in rows.all()]
+    assert len(values) == 4
+    assert values == sorted(values, reverse=True)
+    tab.goto(tab.url + "&choose=1")
+    _hold(tab, 1280, {"resultTypes": ["violations"]})
+    tab.set_viewport_size({"width": 390, "height": 900})
+    _hold(tab, 390, {"resultTypes": ["violations"], "runOnly": ["color-contrast", "scrollable-region-focusable"]})
 
 
 def test_how_a_query_moved(tab: Page, pages: str) -> None:

@@ -49,7 +49,7 @@ def _scatter(metric: Metric, baseline: Result, candidate: Result) -> Scatter:
     return scatter(metric, first, other, before[defined], after[defined])
 
 
-class Linked(NamedTuple):
+class LinkedQueries(NamedTuple):
     """Queries that a picture links to, by their place; `several`: the link of a spot that has more than one query."""
 
     links: Mapping[int, tuple[str, str]]  # name and link
@@ -57,7 +57,7 @@ class Linked(NamedTuple):
 
 
 def scatter(
-    metric: Metric, first: str, other: str, before: Floats, after: Floats, linked: Linked | None = None
+    metric: Metric, first: str, other: str, before: Floats, after: Floats, linked: LinkedQueries | None = None
 ) -> Scatter:
     """Two values of each query. `first`, `other`: titles of the axes."""
     ends = [end for values in (before, after) if values.size for end in (float(values.min()), float(values.max()))]
@@ -65,12 +65,12 @@ def scatter(
         f"{metric}, query by query",
         first,
         other,
-        _spots(before, after, metric.direction == "higher", linked or Linked({}, "")),
+        _spots(before, after, metric.direction == "higher", linked or LinkedQueries({}, "")),
         around([*ends, *(e for e in metric.range if np.isfinite(e))]),
     )
 
 
-def _spots(before: Floats, after: Floats, higher: bool, linked: Linked) -> list[Spot]:
+def _spots(before: Floats, after: Floats, higher: bool, linked: LinkedQueries) -> list[Spot]:
     """Groups queries with the same pair of values; many different pairs are drawn on a grid, except linked queries."""
     delta = after - before if higher else before - after
     kinds = np.where(np.abs(delta) <= SAME, "same", np.where(delta > 0, "gained", "lost")).tolist()
@@ -90,7 +90,7 @@ def _spots(before: Floats, after: Floats, higher: bool, linked: Linked) -> list[
     return [Spot(x, y, count, kind, link, name) for x, y, kind, count, name, link in drawn]
 
 
-def _link(queries: Sequence[int], count: int, linked: Linked) -> tuple[str, str]:
+def _link(queries: Sequence[int], count: int, linked: LinkedQueries) -> tuple[str, str]:
     """Name and link of a spot, if it has linked queries."""
     if not queries:
         return "", ""

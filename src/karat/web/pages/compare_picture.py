@@ -10,7 +10,7 @@ import numpy as np
 from starlette.requests import Request
 
 from karat.report.blocks import Scatter
-from karat.report.comparison_pictures import Linked, scatter
+from karat.report.comparison_pictures import LinkedQueries, scatter
 from karat.results.numbers import counted
 from karat.scoring.metrics.base import Metric
 from karat.web.page import link
@@ -38,7 +38,7 @@ def side_picture(
     order = "worst" if sign > 0 else "best"
     several = link("/compare", request, order=order, metric=str(metric), offset=None) + "#beside"
     first, other = (f"{metric} of {names[i]}" for i in (0, last))
-    shown = scatter(metric, first, other, before, after, Linked(links, several))
+    shown = scatter(metric, first, other, before, after, LinkedQueries(links, several))
     counts = {kind: sum(s.count for s in shown.spots if s.kind == kind) for kind in ("gained", "lost", "same")}
     missing = found.height - both.height
     told = (
