@@ -65,6 +65,17 @@ def test_ids_of_examples_and_records_are_the_ids_of_queries() -> None:
     assert karat.read_gold(KEPT / "ragas.csv").queries == QUERIES
 
 
+@pytest.mark.parametrize("uri", ["returns#p2", "returns", "s3://kb/returns.md"])
+def test_expected_documents_of_mlflow_may_be_chunks(tmp_path: Path, uri: str, karat_command: Any) -> None:
+    expected = {"expected_retrieved_context": [{"doc_uri": uri}]}
+    gold = lines(tmp_path / "dataset.jsonl", [{"inputs": {"question": "who?"}, "expectations": expected}])
+    of_document = {"chunk_id": "c7", "doc_id": uri}
+    for at, hit in enumerate([{"chunk_id": uri}] if "#" in uri else [{"chunk_id": uri}, of_document]):
+        run = lines(tmp_path / f"run{at}.jsonl", [{"query": "who?", "topk": [hit]}])
+        _, printed, _ = karat_command("eval", str(run), "--gold", str(gold), "-m", "recall@5", "--json")
+        assert json.loads(printed)["summary"][0]["mean"] == 1.0
+
+
 def test_a_hugging_face_folder_has_gold_and_a_corpus(karat_command: Any) -> None:
     folder = KEPT / "mteb"
     gold, corpus = karat.read_gold(folder), read_corpus(folder)

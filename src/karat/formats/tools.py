@@ -271,8 +271,8 @@ def _relevant(ids: Any, documents: Any) -> Parts:
     found = [(one, hit_of(one, at)) for at, one in enumerate(_listed(documents) or [])]
     named = [hit for one, hit in found if isinstance(one, Mapping) and hit["chunk_id"] != hit.get("text")]
     if gold is None and named:
-        gold = [{"doc_id" if "doc_id" in hit else "id": hit.get("doc_id", hit["chunk_id"])} for hit in named]
-        gold = list({tuple(item.items()): item for item in gold}.values())
+        # Bare ids match chunks and documents: what a tool calls a document is often one chunk.
+        gold = [{"id": item} for item in dict.fromkeys(hit.get("doc_id", hit["chunk_id"]) for hit in named)]
     texts = [hit["text"] for _, hit in found if isinstance(hit.get("text"), str)]
     return {"gold": gold or None, "evidence": texts or None}
 
