@@ -174,6 +174,75 @@ def test_quepid_escapes_and_empty_ratings(tmp_path: Path) -> None:
     assert (gold.queries, gold.ids) == (["=sum", "nothing"], ["d1"])
 
 
+BOOK = {  # as Quepid's `api/v1/export/books` writes it
+    "name": "Book",
+    "show_rank": False,
+    "support_implicit_judgements": False,
+    "scale": [0, 1, 2, 3],
+    "scale_with_labels": {"0": "Poor", "3": "Perfect"},
+    "query_doc_pairs": [
+        {
+            "query_text": "star wars",
+            "doc_id": doc,
+            "position": None,
+            "document_fields": {"title": "A film"},
+            "information_need": "Films of the series",
+            "notes": None,
+            "options": {},
+            "judgements": [
+                {"rating": rating, "unrateable": rating is None, "judge_later": False, "explanation": None}
+                | ({"user_email": person} if person else {})
+                for person, rating in given
+            ],
+        }
+        for doc, given in (
+            ("11", [("ann", 3.0), ("ben", 2.0)]),
+            ("12", [("ann", 0.0), (None, None)]),
+            ("13", [("ann", 3.0), ("ben", 3.0), ("eve", 1.0), ("dan", 2.0)]),
+            ("14", [("ann", None)]),
+        )
+    ],
+}
+BOOK_CSV = """query,docid,Ann Lee,Ben,Eve,Dan,Anonymous
+star wars,11,3.0,2.0,,,
+star wars,12,0.0,,,,
+star wars,13,3.0,3.0,1.0,2.0,
+"""
+
+
+@pytest.mark.parametrize("name", ["book.json", "book.csv"])
+def test_a_book_of_quepid_has_one_rating_per_document(tmp_path: Path, name: str, karat_command: Any) -> None:
+    """Two people: the mean, rounded. More: the lowest of the three highest. Rated 0 is not relevant."""
+    path = tmp_path / name
+    path.write_text(json.dumps(BOOK) if name.endswith(".json") else BOOK_CSV)
+    gold = karat.read_gold(path)
+    assert dict(zip(gold.ids, gold.grades.tolist(), strict=True)) == {"11": 3.0, "12": 0.0, "13": 2.0}
+    run = lines(tmp_path / "run.jsonl", [{"query_id": "star wars", "topk": ["12", "13", "11"]}])
+    _, printed, _ = karat_command("eval", str(run), "--gold", str(path), "-m", "mrr", "--json")
+    assert json.loads(printed)["summary"][0]["mean"] == 0.5
+
+
+@pytest.mark.parametrize("name", ["book.json", "book.csv"])
+def test_people_of_a_book_are_annotators(tmp_path: Path, name: str, karat_command: Any) -> None:
+    path, settled = tmp_path / name, tmp_path / "settled.jsonl"
+    path.write_text(json.dumps(BOOK) if name.endswith(".json") else BOOK_CSV)
+    arguments = ("--max-grade", "3", "-o", str(settled), "--json")
+    code, printed, _ = karat_command("labels", "agree", str(path), *arguments)
+    assert code == 0
+    assert len(json.loads(printed)["annotators"]) == (5 if name == "book.json" else 4)
+    labels = {one["chunk_id"]: one["grade"] for one in map(json.loads, settled.read_text().splitlines())}
+    assert (labels["11"], labels["12"]) == (None, 0)  # a conflict, and one grade
+
+
+@pytest.mark.parametrize(
+    "table", ["query,docid,title\nq,a,7 films\n", "query,docid,rank\nq,a,1\n", "query,docid,k\nq,a,5\n"]
+)
+def test_other_tables_of_queries_and_documents_are_no_books(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(table)
+    assert find_kind(Source(path))[1] == "table"
+
+
 def test_the_text_of_a_ranking_evaluation_is_found(tmp_path: Path) -> None:
     bodies: list[dict[str, Any]] = [
         {"request": {"query": {"bool": {"must": [{"match": {"title": {"query": "how to"}}}]}}}},

@@ -214,12 +214,13 @@ def _mismatch(
     both = sorted(wanted.intersection(ids))  # documents of the gold set that are chunks of the run
     if known == "alike" and not both:
         return None
-    why, sure = ("kinds", True) if both else _why(names, near, wanted, ids, rule, size)
-    if known in ("corpus-gold", "corpus-run"):
+    why, sure = _why(names, near, wanted, ids, rule, size)
+    if both:
+        why, sure = "kinds", True
+    elif known is not None and known != "alike":
         why, sure = known, True
-    shown = (
-        near.examples[0] if near is not None else NearPair(both[0], both[0]) if both else NearPair(first, names.first)
-    )
+    other = NearPair(both[0], both[0]) if both else NearPair(first, names.first)
+    shown = near.examples[0] if near is not None and not both else other
     alike = names.documents and documents != wanted
     # Lone surrogates in ids of the run are valid in Python strings, but cannot be saved.
     run_id = shown.run.encode("utf-8", "replace").decode()
