@@ -174,7 +174,7 @@ def _nested(record: dict[str, Any]) -> dict[str, Any]:
     """Cells of a table: `inputs.question` and `input_question` are fields of `inputs`, and JSON in cells is read."""
     made: dict[str, Any] = {}
     for name, value in record.items():
-        value = _cell(value)
+        value = cell(value)
         if value is None or value == "":
             continue
         found = re.fullmatch(r"(input|output|reference|expectation)s?[._](?!context)(.+)", name)
@@ -185,7 +185,7 @@ def _nested(record: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
     """A list or object in a cell, written as JSON or, by Python's csv module, as Python writes it."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
         return value
@@ -223,7 +223,7 @@ def _query_in(place: Any) -> str | None:
 
 
 def _listed(value: Any) -> list[Any] | None:
-    value = _cell(value)
+    value = cell(value)
     if value is None or value == "":
         return None
     return value if isinstance(value, list) else [value]
@@ -263,7 +263,7 @@ def _hits(ids: Any, documents: Any) -> list[dict[str, Any]] | None:
 
 def _relevant(ids: Any, documents: Any) -> Parts:
     """Gold and evidence of documents that should be retrieved."""
-    ids = _cell(ids)
+    ids = cell(ids)
     if isinstance(ids, Mapping) or (isinstance(ids, list) and any(isinstance(one, Mapping) for one in ids)):
         gold: Any = ids  # as in Karat's own files
     else:
@@ -280,7 +280,7 @@ def _relevant(ids: Any, documents: Any) -> Parts:
 def _own(*places: Any) -> Parts:
     """What Karat keeps in the metadata of a tool."""
     found = {name: first_of((name,), *places) for name in _KEPT}
-    return _given({name: _cell(value) if name != "query_id" else value for name, value in found.items()})
+    return _given({name: cell(value) if name != "query_id" else value for name, value in found.items()})
 
 
 def _tags(*places: Any) -> dict[str, Any]:
@@ -309,7 +309,7 @@ def ragas(record: Mapping[str, Any]) -> Parts:
 
 
 def deepeval(record: Mapping[str, Any]) -> Parts:
-    metadata = _cell(first_of(("additional_metadata", "metadata", "additionalMetadata"), record))
+    metadata = cell(first_of(("additional_metadata", "metadata", "additionalMetadata"), record))
     seconds = first_of(("completion_time", "completionTime"), record)
     return {
         **_relevant(first_of(_RELEVANT_IDS, metadata), _split(record.get("context"))),
@@ -330,9 +330,9 @@ def _split(value: Any) -> Any:
 
 
 def mlflow(record: Mapping[str, Any]) -> Parts:
-    inputs = _cell(record.get("inputs", record.get("request")))
-    expected, outputs = _cell(record.get("expectations", record)), _cell(record.get("outputs"))
-    tags = _cell(record.get("tags"))
+    inputs = cell(record.get("inputs", record.get("request")))
+    expected, outputs = cell(record.get("expectations", record)), cell(record.get("outputs"))
+    tags = cell(record.get("tags"))
     retrieved = first_of(_RETRIEVED, outputs) if isinstance(outputs, Mapping) else None
     retrieved = outputs if retrieved is None and isinstance(outputs, list) else retrieved
     named = first_of(("query_id",), inputs, tags, expected) or first_of(("dataset_record_id", "request_id"), record)
@@ -350,12 +350,12 @@ def mlflow(record: Mapping[str, Any]) -> Parts:
 
 
 def langsmith(record: Mapping[str, Any]) -> Parts:
-    inputs, outputs = _cell(record.get("inputs")), _cell(record.get("outputs"))
-    reference = _cell(first_of(("reference", "reference_outputs"), record))
+    inputs, outputs = cell(record.get("inputs")), cell(record.get("outputs"))
+    reference = cell(first_of(("reference", "reference_outputs"), record))
     expected = outputs if reference is None else reference
     seconds = record.get("execution_time")
     answer = expected if isinstance(expected, str) else first_of(_ANSWER, expected)
-    metadata = _cell(record.get("metadata"))
+    metadata = cell(record.get("metadata"))
     named = first_of(("query_id",), inputs, metadata) or first_of(("example_id", "reference_example_id", "id"), record)
     return {
         **_relevant(first_of(_RELEVANT_IDS, expected), first_of(_RELEVANT, expected)),
@@ -378,7 +378,7 @@ def promptfoo(record: Mapping[str, Any]) -> Parts:
         test = _test_of_row(rows)
     variables = first_of(("vars",), record, test) or {}
     metadata, response = test.get("metadata"), record.get("response")
-    output = _cell(first_of(("output",), response))
+    output = cell(first_of(("output",), response))
     places = (output, first_of(("metadata",), response), record.get("metadata"), variables)
     retrieved = output if isinstance(output, list) else first_of(_RETRIEVED, *places)
     asserted = _asserted(test.get("assert"))
