@@ -486,7 +486,7 @@ def test_a_retriever_that_never_answers_is_not_asked_ten_thousand_times(tmp_path
 def test_a_server_that_is_down_is_given_up_soon_and_the_address_may_be_corrected(
     tmp_path: Path, karat_command: Any, monkeypatch: pytest.MonkeyPatch, karat_refuses: Any
 ) -> None:
-    """What a wrong port in a YAML file leads to: few attempts, the reason, and a command that works once it is right."""
+    """What a wrong port in a YAML file leads to: few attempts, the reason, and a command that works later."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("karat.systems.run._LONG", 0.0)
