@@ -167,6 +167,71 @@ def test_assertions_of_a_table_of_promptfoo(tmp_path: Path) -> None:
     assert gold.tags["area"] == ["hr", "it"]
 
 
+def promptfoo_result(query: str, output: Any, reason: int = 0, error: str | None = None) -> dict[str, Any]:
+    """An entry of `results.results` as promptfoo writes it (version 3 of its files)."""
+    test = {"vars": {"question": query}, "assert": [], "options": {}, "metadata": {"gold": ["d1"]}}
+    return {
+        "cost": 0,
+        "error": error,
+        "gradingResult": {"pass": not reason, "score": 1, "reason": error or "All assertions passed"},
+        "id": query,
+        "latencyMs": 12,
+        "namedScores": {},
+        "prompt": {"raw": query, "label": "{{question}}"},
+        "promptId": "p",
+        "promptIdx": 0,
+        "provider": {"id": "file://rag.py", "label": ""},
+        "response": {"output": output, "tokenUsage": {}, "cached": False},
+        "score": 1,
+        "success": not reason,
+        "testCase": test,
+        "testIdx": 0,
+        "vars": {"question": query},
+        "metadata": {},
+        "failureReason": reason,
+    }
+
+
+@pytest.mark.parametrize("indent", [None, 2], ids=["one line", "indented"])
+def test_results_of_promptfoo_in_one_line_and_indented(tmp_path: Path, indent: int | None, karat_command: Any) -> None:
+    found = {"answer": "x", "documents": [{"id": "d9"}, {"id": "d1"}]}
+    results = [
+        promptfoo_result("a", json.dumps(found)),
+        promptfoo_result("b", found, 1, "Expected output to contain"),  # an assertion failed, and not the search
+    ]
+    prompts = [{"raw": "{{question}}", "provider": "file://rag.py"}]
+    listed = {"version": 3, "timestamp": "2026", "prompts": prompts, "results": results, "stats": {}}
+    whole = {"evalId": "e", "results": listed, "config": {"tests": [{"vars": {}}]}, "shareableUrl": None}
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(whole, indent=indent))
+    code, printed, _ = karat_command("eval", str(path), "--gold", str(path), "-m", "mrr", "--json")
+    assert code == 0
+    assert json.loads(printed)["scores"] == {"a": {"mrr": 0.5}, "b": {"mrr": 0.5}}
+    path.write_text(json.dumps([promptfoo_result("a", "only an answer", 1, "Expected output to contain")]))
+    with refused("missing-field"):
+        karat.evaluate(path, path)
+
+
+def test_tests_of_promptfoo_with_variables_sets_and_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "promptfooconfig.yaml"
+    path.write_text(
+        "prompts: ['{{question}}']\n"
+        "defaultTest:\n"
+        "  vars: {unit: days}\n"
+        "  metadata: {area: refunds}\n"
+        "  assert: [{type: contains, value: '{{expected}} {{ unit }}'}]\n"
+        "tests:\n"
+        "- vars: {question: a, expected: 90}\n"
+        "  assert: [{type: assert-set, assert: [{type: icontains, value: card}]}, {type: contains, value: 'file://x.js'}]\n"
+        "- vars: {question: b}\n"
+        "  assert: [{type: context-recall, value: 'It is {{question}}'}]\n"
+    )
+    gold = karat.read_gold(path)
+    assert gold.fields["evidence"] == [["card", "90 days"], None]  # without `expected`, there is nothing to look for
+    assert gold.fields["answer"] == [None, "It is b"]
+    assert gold.tags["area"] == ["refunds"] * 2
+
+
 def test_quepid_escapes_and_empty_ratings(tmp_path: Path) -> None:
     path = tmp_path / "case.csv"
     path.write_text("query,docid,rating\n =sum,d1,3\n =sum,d2,\nnothing,,\n")

@@ -14,7 +14,7 @@ from karat.formats.base import Source, SourcePlace
 from karat.formats.layout import is_span_table
 from karat.formats.mapped import container, plain_records
 from karat.formats.records import is_json_lines, read_document, whole_lines
-from karat.formats.tools import cell
+from karat.formats.tool_parts import cell
 from karat.formats.traces.forms import is_span
 
 _BLOCK = 1 << 20
@@ -36,7 +36,8 @@ def spans_in_memory(given: Any) -> HeldSpans | None:
         if is_span(first if isinstance(first, dict) else _written(first)):
             return HeldSpans("run", [one if isinstance(one, dict) else _written(one) for one in given])
         return None
-    if not is_span_table(map(str, getattr(given, "columns", ()))):
+    can_list = hasattr(given, "to_dicts") or hasattr(given, "iterrows")  # a frame of polars or pandas
+    if not can_list or not is_span_table(map(str, given.columns)):
         return None
     rows = given.to_dict("records") if hasattr(given, "iterrows") else given.to_dicts()
     return HeldSpans("run", [{str(name): _plain(value) for name, value in row.items()} for row in rows])
