@@ -460,3 +460,16 @@ def test_every_command_says_what_was_not_scored(
     assert code == (2 if name == "compare" else 0)  # with one of three failed, nothing can be compared
     assert "q2: timeout after 5 s" in printed
     assert all(code in printed for code in (("missing", "gold set") if name == "eval" else ("q3", "stranger")))
+
+
+def test_each_of_two_missing_files_has_its_own_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, karat_command: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("runs.jsonl", "golds.jsonl"):
+        Path(name).touch()
+    code, _, printed = karat_command("eval", "run.jsonl", "--gold", "gold.jsonl")
+    assert code == 2
+    assert [line.partition(":")[0] for line in printed.splitlines()] == ["error", "hint", "also", "hint"]
+    _, _, printed = karat_command("eval", "run.jsonl", "--gold", "run.jsonl")
+    assert len(printed.splitlines()) == 2

@@ -197,6 +197,18 @@ def test_other_chunks_of_the_same_documents_are_scored_by_document(tmp_path: Pat
     assert [v["outcome"] for v in json.loads(out)["verdicts"]] == ["invalid", "pass"]
 
 
+def test_chunks_that_the_gold_set_calls_documents(tmp_path: Path, karat_command: Call) -> None:
+    run = lines(tmp_path / "run.jsonl", [{"query_id": f"q{at}", "topk": [f"d{at}#p1"]} for at in range(5)])
+    records = [{"query_id": f"q{at}", "gold": [{"doc_id": f"d{at}#p1"}]} for at in range(5)]
+    gold = lines(tmp_path / "gold.jsonl", records)
+    _, out, _ = karat_command("eval", run, "--gold", gold, "--json")
+    doubt = json.loads(out)["doubts"]["ids"]
+    assert (doubt["why"], doubt["sure"], doubt["gold_id"]) == ("kinds", True, "d0#p1")
+    code, out, _ = karat_command("gate", run, "--gold", gold, "--gate", "recall@5 >= 0.5")
+    assert code == 2
+    assert "d0#p1" in out
+
+
 def test_comparisons_by_id_are_invalid(adi: tuple[Lists, Labels], tmp_path: Path, karat_command: Call) -> None:
     good = write_run(tmp_path / "good.jsonl", adi[0])
     bad = write_run(tmp_path / "bad.jsonl", adi[0], "{}-part".format)

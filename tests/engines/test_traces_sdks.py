@@ -69,11 +69,33 @@ def test_rows_of_mlflow_search_traces_are_read(tmp_path: Path, monkeypatch: pyte
 
     @mlflow.trace(span_type="RETRIEVER")
     def search(query: str) -> list[dict[str, Any]]:
-        return [{"page_content": "A text.", "metadata": {}, "id": "a"}]
+        return [{"page_content": "A text.", "metadata": {"page": 1}, "id": "a"}]
 
     search("how?")
     mlflow.flush_trace_async_logging()
     frame = mlflow.search_traces(return_type="pandas")
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row, default=str) + "\n" for row in json.loads(frame.to_json(orient="records"))))
-    assert karat.evaluate(path, {"how?": ["a"]}, ["recall@1"])["recall@1"].mean == 1.0
+    frame.to_parquet(tmp_path / "rows.parquet")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    listed = mlflow.search_traces(return_type="list")
+    for run in (path, tmp_path / "rows.parquet", tmp_path / "rows.csv", frame, listed):
+        assert karat.evaluate(run, {"how?": ["a"]}, ["recall@1"])["recall@1"].mean == 1.0
+
+
+def test_finished_spans_and_the_console_exporter(tmp_path: Path) -> None:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    kept, provider, path = InMemorySpanExporter(), TracerProvider(), tmp_path / "console.json"
+    with path.open("w") as stream:
+        for exporter in (kept, ConsoleSpanExporter(out=stream)):
+            provider.add_span_processor(SimpleSpanProcessor(exporter))
+        for query in ("how?", "who?"):
+            with provider.get_tracer("app").start_as_current_span("search") as span:
+                span.set_attribute("openinference.span.kind", "RETRIEVER")
+                span.set_attribute("input.value", query)
+                span.set_attribute("retrieval.documents.0.document.id", "a")
+    for run in (path, kept.get_finished_spans()):
+        assert karat.evaluate(run, {"how?": ["a"], "who?": ["b"]}, ["recall@1"])["recall@1"].mean == 0.5

@@ -291,3 +291,69 @@ def test_what_is_refused(typed: str, code: str, files: Path, karat_refuses: Any)
     error: KaratError = karat_refuses("convert", *shlex.split(typed))
     assert error.code == code
     assert sorted(files.iterdir()) == before
+
+
+STEPS = (
+    '{"query_id": "q1", "system": "s", "steps": [{"query": "clean", "topk": [{"chunk_id": "a#1", "score": 2.0}],'
+    ' "latency_ms": 4.5, "name": "web", "usage": [{"stage": "embed", "model": "m", "prompt_tokens": 3}]},'
+    ' {"query": "rinse", "topk": ["b#2", "a#1"]}]}\n'
+    '{"query_id": "q2", "system": "s", "topk": ["c#1"]}\n'
+    '{"query_id": "q3", "system": "s", "step": 1, "topk": ["d#1"]}\n'
+    '{"query_id": "q3", "system": "s", "step": 2, "topk": ["e#1"]}\n'
+)
+
+
+def test_steps_of_a_run_log_are_kept(tmp_path: Path, karat_command: Command) -> None:
+    run, out, again = tmp_path / "run.jsonl", tmp_path / "out.jsonl", tmp_path / "again.jsonl"
+    run.write_text(STEPS)
+    assert karat_command("convert", str(run), str(out))[0] == 0
+    first, second, third = map(json.loads, out.read_text().splitlines())
+    said = json.loads(STEPS.splitlines()[0])["steps"]
+    assert [step.get("query") for step in first["steps"]] == ["clean", "rinse"]
+    assert [[hit["chunk_id"] for hit in step["topk"]] for step in first["steps"]] == [["a#1"], ["b#2", "a#1"]]
+    assert {name: first["steps"][0][name] for name in ("latency_ms", "name")} == {"latency_ms": 4.5, "name": "web"}
+    assert first["steps"][0]["usage"][0].items() >= said[0]["usage"][0].items()
+    assert "steps" not in second
+    assert [[hit["chunk_id"] for hit in step["topk"]] for step in third["steps"]] == [["d#1"], ["e#1"]]
+    assert karat_command("convert", str(out), str(again))[0] == 0
+    assert again.read_text() == out.read_text()
+    code, printed, _ = karat_command("convert", str(run), str(tmp_path / "run.trec"), "--lossy", "--json")
+    assert (code, "steps" in json.loads(printed)["lost"]) == (0, True)
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> tuple[str, str]:
+    """Traces without ids of queries, and a gold set."""
+    gold, traces = tmp_path / "gold.jsonl", tmp_path / "traces.jsonl"
+    gold.write_text(GOLD)
+    hits = {"retrieval.documents": [{"document": {"id": "a#1", "content": "Rinse it"}}]}
+    spans = [
+        {
+            "context": {"trace_id": f"t{at}", "span_id": f"s{at}"},
+            "span_kind": "RETRIEVER",
+            "attributes": {"input.value": text, **hits},
+        }
+        for at, text in enumerate(["How to  CLEAN", "cost", "something else"])
+    ]
+    traces.write_text("".join(json.dumps(span) + "\n" for span in spans))
+    return str(traces), str(gold)
+
+
+@pytest.mark.parametrize("name", ["run.jsonl", "run.parquet", "samples.jsonl", "cases.json"])
+def test_converted_traces_score_as_the_traces_do(
+    name: str, traced: tuple[str, str], tmp_path: Path, karat_command: Command
+) -> None:
+    traces, gold = traced
+    to = {"samples.jsonl": ("--to", "ragas"), "cases.json": ("--to", "deepeval")}.get(name, ())
+    scores = []
+    for more in ((), ("--gold", gold)):
+        out = str(tmp_path / name)
+        if name == "run.parquet" and not more:
+            continue  # a table has no texts of queries
+        code, printed, _ = karat_command("convert", traces, out, *to, *more, "--lossy", "--json")
+        assert code == 0
+        assert json.loads(printed)["queries"] == (4 if more and to else 3)  # with q3, which no trace asks
+        for run in (traces, out):
+            _, result, _ = karat_command("eval", run, "--gold", gold, "-m", "recall@5", "--json")
+            scores.append(json.loads(result)["scores"]["q1"]["recall@5"])
+    assert set(scores) == {0.5}

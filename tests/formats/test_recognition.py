@@ -311,6 +311,25 @@ GOLD_FILES: dict[str, tuple[str, Callable[[Path], Path]]] = {
             )
         ),
     ),
+    "quepid book": (
+        "quepid",
+        text_file(lambda: "query,docid,Ann Lee,Anonymous\n" + "".join(f"{q},{i},{g}.0,\n" for q, i, g in GRADE_ROWS)),
+    ),
+    "quepid book, json": (
+        "quepid",
+        text_file(
+            lambda: json.dumps(
+                {
+                    "name": "b",
+                    "scale": [0, 1, 2],
+                    "query_doc_pairs": [
+                        {"query_text": q, "doc_id": i, "position": 1, "judgements": [{"rating": float(g)}]}
+                        for q, i, g in GRADE_ROWS
+                    ],
+                }
+            )
+        ),
+    ),
     "quepid for RRE": (
         "quepid",
         text_file(

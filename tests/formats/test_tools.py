@@ -65,6 +65,17 @@ def test_ids_of_examples_and_records_are_the_ids_of_queries() -> None:
     assert karat.read_gold(KEPT / "ragas.csv").queries == QUERIES
 
 
+@pytest.mark.parametrize("uri", ["returns#p2", "returns", "s3://kb/returns.md"])
+def test_expected_documents_of_mlflow_may_be_chunks(tmp_path: Path, uri: str, karat_command: Any) -> None:
+    expected = {"expected_retrieved_context": [{"doc_uri": uri}]}
+    gold = lines(tmp_path / "dataset.jsonl", [{"inputs": {"question": "who?"}, "expectations": expected}])
+    of_document = {"chunk_id": "c7", "doc_id": uri}
+    for at, hit in enumerate([{"chunk_id": uri}] if "#" in uri else [{"chunk_id": uri}, of_document]):
+        run = lines(tmp_path / f"run{at}.jsonl", [{"query": "who?", "topk": [hit]}])
+        _, printed, _ = karat_command("eval", str(run), "--gold", str(gold), "-m", "recall@5", "--json")
+        assert json.loads(printed)["summary"][0]["mean"] == 1.0
+
+
 def test_a_hugging_face_folder_has_gold_and_a_corpus(karat_command: Any) -> None:
     folder = KEPT / "mteb"
     gold, corpus = karat.read_gold(folder), read_corpus(folder)
@@ -156,11 +167,145 @@ def test_assertions_of_a_table_of_promptfoo(tmp_path: Path) -> None:
     assert gold.tags["area"] == ["hr", "it"]
 
 
+def promptfoo_result(query: str, output: Any, reason: int = 0, error: str | None = None) -> dict[str, Any]:
+    """An entry of `results.results` as promptfoo writes it (version 3 of its files)."""
+    test = {"vars": {"question": query}, "assert": [], "options": {}, "metadata": {"gold": ["d1"]}}
+    return {
+        "cost": 0,
+        "error": error,
+        "gradingResult": {"pass": not reason, "score": 1, "reason": error or "All assertions passed"},
+        "id": query,
+        "latencyMs": 12,
+        "namedScores": {},
+        "prompt": {"raw": query, "label": "{{question}}"},
+        "promptId": "p",
+        "promptIdx": 0,
+        "provider": {"id": "file://rag.py", "label": ""},
+        "response": {"output": output, "tokenUsage": {}, "cached": False},
+        "score": 1,
+        "success": not reason,
+        "testCase": test,
+        "testIdx": 0,
+        "vars": {"question": query},
+        "metadata": {},
+        "failureReason": reason,
+    }
+
+
+@pytest.mark.parametrize("indent", [None, 2], ids=["one line", "indented"])
+def test_results_of_promptfoo_in_one_line_and_indented(tmp_path: Path, indent: int | None, karat_command: Any) -> None:
+    found = {"answer": "x", "documents": [{"id": "d9"}, {"id": "d1"}]}
+    results = [
+        promptfoo_result("a", json.dumps(found)),
+        promptfoo_result("b", found, 1, "Expected output to contain"),  # an assertion failed, and not the search
+    ]
+    prompts = [{"raw": "{{question}}", "provider": "file://rag.py"}]
+    listed = {"version": 3, "timestamp": "2026", "prompts": prompts, "results": results, "stats": {}}
+    whole = {"evalId": "e", "results": listed, "config": {"tests": [{"vars": {}}]}, "shareableUrl": None}
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(whole, indent=indent))
+    code, printed, _ = karat_command("eval", str(path), "--gold", str(path), "-m", "mrr", "--json")
+    assert code == 0
+    assert json.loads(printed)["scores"] == {"a": {"mrr": 0.5}, "b": {"mrr": 0.5}}
+    path.write_text(json.dumps([promptfoo_result("a", "only an answer", 1, "Expected output to contain")]))
+    with refused("missing-field"):
+        karat.evaluate(path, path)
+
+
+def test_tests_of_promptfoo_with_variables_sets_and_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "promptfooconfig.yaml"
+    path.write_text(
+        "prompts: ['{{question}}']\n"
+        "defaultTest:\n"
+        "  vars: {unit: days}\n"
+        "  metadata: {area: refunds}\n"
+        "  assert: [{type: contains, value: '{{expected}} {{ unit }}'}]\n"
+        "tests:\n"
+        "- vars: {question: a, expected: 90}\n"
+        "  assert: [{type: assert-set, assert: [{type: icontains, value: card}]}, {type: contains, value: 'file://x.js'}]\n"
+        "- vars: {question: b}\n"
+        "  assert: [{type: context-recall, value: 'It is {{question}}'}]\n"
+    )
+    gold = karat.read_gold(path)
+    assert gold.fields["evidence"] == [["card", "90 days"], None]  # without `expected`, there is nothing to look for
+    assert gold.fields["answer"] == [None, "It is b"]
+    assert gold.tags["area"] == ["refunds"] * 2
+
+
 def test_quepid_escapes_and_empty_ratings(tmp_path: Path) -> None:
     path = tmp_path / "case.csv"
     path.write_text("query,docid,rating\n =sum,d1,3\n =sum,d2,\nnothing,,\n")
     gold = karat.read_gold(path)
     assert (gold.queries, gold.ids) == (["=sum", "nothing"], ["d1"])
+
+
+BOOK = {  # as Quepid's `api/v1/export/books` writes it
+    "name": "Book",
+    "show_rank": False,
+    "support_implicit_judgements": False,
+    "scale": [0, 1, 2, 3],
+    "scale_with_labels": {"0": "Poor", "3": "Perfect"},
+    "query_doc_pairs": [
+        {
+            "query_text": "star wars",
+            "doc_id": doc,
+            "position": None,
+            "document_fields": {"title": "A film"},
+            "information_need": "Films of the series",
+            "notes": None,
+            "options": {},
+            "judgements": [
+                {"rating": rating, "unrateable": rating is None, "judge_later": False, "explanation": None}
+                | ({"user_email": person} if person else {})
+                for person, rating in given
+            ],
+        }
+        for doc, given in (
+            ("11", [("ann", 3.0), ("ben", 2.0)]),
+            ("12", [("ann", 0.0), (None, None)]),
+            ("13", [("ann", 3.0), ("ben", 3.0), ("eve", 1.0), ("dan", 2.0)]),
+            ("14", [("ann", None)]),
+        )
+    ],
+}
+BOOK_CSV = """query,docid,Ann Lee,Ben,Eve,Dan,Anonymous
+star wars,11,3.0,2.0,,,
+star wars,12,0.0,,,,
+star wars,13,3.0,3.0,1.0,2.0,
+"""
+
+
+@pytest.mark.parametrize("name", ["book.json", "book.csv"])
+def test_a_book_of_quepid_has_one_rating_per_document(tmp_path: Path, name: str, karat_command: Any) -> None:
+    """Two people: the mean, rounded. More: the lowest of the three highest. Rated 0 is not relevant."""
+    path = tmp_path / name
+    path.write_text(json.dumps(BOOK) if name.endswith(".json") else BOOK_CSV)
+    gold = karat.read_gold(path)
+    assert dict(zip(gold.ids, gold.grades.tolist(), strict=True)) == {"11": 3.0, "12": 0.0, "13": 2.0}
+    run = lines(tmp_path / "run.jsonl", [{"query_id": "star wars", "topk": ["12", "13", "11"]}])
+    _, printed, _ = karat_command("eval", str(run), "--gold", str(path), "-m", "mrr", "--json")
+    assert json.loads(printed)["summary"][0]["mean"] == 0.5
+
+
+@pytest.mark.parametrize("name", ["book.json", "book.csv"])
+def test_people_of_a_book_are_annotators(tmp_path: Path, name: str, karat_command: Any) -> None:
+    path, settled = tmp_path / name, tmp_path / "settled.jsonl"
+    path.write_text(json.dumps(BOOK) if name.endswith(".json") else BOOK_CSV)
+    arguments = ("--max-grade", "3", "-o", str(settled), "--json")
+    code, printed, _ = karat_command("labels", "agree", str(path), *arguments)
+    assert code == 0
+    assert len(json.loads(printed)["annotators"]) == (5 if name == "book.json" else 4)
+    labels = {one["chunk_id"]: one["grade"] for one in map(json.loads, settled.read_text().splitlines())}
+    assert (labels["11"], labels["12"]) == (None, 0)  # a conflict, and one grade
+
+
+@pytest.mark.parametrize(
+    "table", ["query,docid,title\nq,a,7 films\n", "query,docid,rank\nq,a,1\n", "query,docid,k\nq,a,5\n"]
+)
+def test_other_tables_of_queries_and_documents_are_no_books(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(table)
+    assert find_kind(Source(path))[1] == "table"
 
 
 def test_the_text_of_a_ranking_evaluation_is_found(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ import re
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from refusals import refused
 from trace_exports import AFTER, AGENT, DOCUMENTS, MODEL, RERANKED, SINGLE, STEPS
@@ -98,6 +100,82 @@ def test_every_export_is_recognised_and_gives_the_same_records(name: str) -> Non
     assert sum(step["latency_ms"] for step in agent["steps"]) == pytest.approx(
         agent["latency_ms"]["retrieve"], abs=0.001
     )
+
+
+def phoenix_rows() -> list[dict[str, Any]]:
+    """Spans as Phoenix's `get_spans_dataframe` has them: one column per attribute, documents as a list."""
+    made = []
+    for at, (query, *found) in enumerate([("who?", "a", "b"), ("how?", "c")], 1):
+        documents = [{"document.id": item, "document.score": 0.5, "document.content": "A text."} for item in found]
+        times = {"start_time": datetime(2026, 1, at, tzinfo=UTC), "end_time": datetime(2026, 1, at, 1, tzinfo=UTC)}
+        own = {"context.trace_id": f"t{at}", "context.span_id": f"s{at}", "parent_id": None, "name": "retrieve"}
+        told = {"attributes.input.value": query, "attributes.retrieval.documents": documents}
+        made.append({**own, **times, "span_kind": "RETRIEVER", "attributes.llm.model_name": None, **told})
+    return made
+
+
+def mlflow_rows() -> list[dict[str, Any]]:
+    """Traces as `mlflow.search_traces` has them: JSON in the column `trace`."""
+    traces = (EXPORTS / "mlflow.jsonl").read_text().splitlines()
+    return [{"trace_id": f"tr-{at}", "trace": one, "trace_metadata": {"a": "b"}} for at, one in enumerate(traces)]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl", "json", "polars", "pandas", "list"])
+def test_tables_of_spans_are_traces(kind: str, tmp_path: Path, karat_command: Call) -> None:
+    pandas = pytest.importorskip("pandas")
+    rows, path = phoenix_rows(), tmp_path / f"spans.{kind}"
+    frame = pandas.DataFrame(rows)
+    gold = [{"query_id": "1", "query": "WHO?", "gold": ["b"]}, {"query_id": "2", "query": "how?", "gold": ["c"]}]
+    if kind in ("polars", "pandas", "list"):
+        run: Any = {"polars": pl.DataFrame(rows), "pandas": frame, "list": rows}[kind]
+        result = karat.evaluate(run, gold, ["mrr", "latency_p50"])
+        assert (result["mrr"].mean, result["latency_p50"].mean) == (0.75, 3_600_000)
+        return
+    if kind == "parquet":
+        pl.DataFrame(rows).write_parquet(path)
+    elif kind == "csv":
+        frame.to_csv(path)  # documents as Python writes them
+    else:
+        frame.to_json(path, orient="records", lines=kind == "jsonl", date_format="iso")
+    code, out, _ = karat_command("eval", str(path), "--gold", str(lines(tmp_path / "gold.jsonl", *gold)), "--json")
+    assert code == 0
+    assert {one["metric"]: one["mean"] for one in json.loads(out)["summary"]}["mrr"] == 0.75
+
+
+@pytest.mark.parametrize("name", ["traces.parquet", "traces.csv"])
+def test_tables_of_mlflow_are_read_like_its_traces(name: str, tmp_path: Path) -> None:
+    frame = pl.DataFrame(mlflow_rows())
+    if name.endswith(".csv"):
+        frame.drop("trace_metadata").with_columns(trace_metadata=pl.lit("{'a': 'b'}")).write_csv(tmp_path / name)
+    else:
+        frame.write_parquet(tmp_path / name)
+    assert find_format(Source(tmp_path / name), "run").name == "traces"
+    assert by_query(tmp_path / name).keys() == by_query(EXPORTS / "mlflow.jsonl").keys()
+
+
+def test_spans_of_the_console_exporter_are_read(tmp_path: Path) -> None:
+    """It writes indented objects one after the other, which is neither one document nor lines."""
+    path = tmp_path / "console.json"
+    written = "".join(json.dumps(one, indent=4) + "\n" for one in (search(2, 1, "who?", "a"), span(1)))
+    path.write_text(written)
+    assert ids(by_query(path)["who?"]["topk"]) == ["a"]
+    path.write_text(written + "{ broken")
+    with refused("not-json") as caught:
+        read(path)
+    assert caught.value.line == written.count("\n") + 1
+
+
+def test_objects_of_tools_are_traces() -> None:
+    class Written:
+        def __init__(self, value: Any) -> None:
+            self._value = value
+
+        def to_json(self) -> str:
+            return json.dumps(self._value)
+
+    given = [Written(search(2, 1, "who?", "a")), Written(span(1))]
+    for run in (given, tuple(given)):
+        assert karat.evaluate(run, [{"query_id": "1", "query": "who?", "gold": ["a"]}])["mrr"].mean == 1.0
 
 
 @pytest.mark.parametrize("name", ["open_inference.jsonl", "phoenix.json", "mlflow.jsonl"])

@@ -14,6 +14,7 @@ import pytest
 from refusals import refused
 
 import karat
+from karat.errors import KaratError
 from karat.formats.records import decodable
 from karat.labels.production import draw_questions
 
@@ -142,6 +143,29 @@ def test_a_pattern_is_never_shown(traces: Path, tmp_path: Path, karat_command: C
     code, out, err = karat_command("labels", "pool", "--traces", str(traces), *arguments)
     assert code == 0
     assert SECRET not in out + err + (tmp_path / "q.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("emial", "email"), ("Phone", "phone"), ("credit_card", "card"), ("ssn", None)]
+)
+def test_a_misspelt_pattern_writes_nothing(
+    typed: str, meant: str | None, traces: Path, tmp_path: Path, karat_refuses: Callable[..., KaratError]
+) -> None:
+    pool, questions = tmp_path / "p.jsonl", tmp_path / "q.jsonl"
+    arguments = ("--redact", typed, "--questions", str(questions), "-o", str(pool))
+    error = karat_refuses("labels", "pool", "--traces", str(traces), *arguments)
+    assert (error.code, error.field) == ("bad-setting", "redact")
+    assert (meant in str(error.hint)) if meant else (typed not in str(error))
+    assert not pool.exists()
+    assert not questions.exists()
+
+
+def test_a_pattern_that_matches_nothing_is_named(traces: Path, tmp_path: Path, karat_command: Call) -> None:
+    written = ("--questions", str(tmp_path / "q.jsonl"), "-o", str(tmp_path / "p.jsonl"))
+    redact = ("--redact", "email", "--redact", "iban", "--redact", "ticket=T-[0-9]+")
+    code, out, _ = karat_command("labels", "pool", "--traces", str(traces), *redact, *written, "--json")
+    assert code == 0
+    assert json.loads(out)["sampled"]["redacted_nothing"] == ["iban", "ticket"]
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,7 @@ def test_a_verdict_alone(karat_command: Command, mlflow: FakeMLflow, verdict: st
     metrics, _, tags = mlflow.only_run()
     assert tags["karat.outcome"] == "fail"
     assert metrics["recall_at_5"] == pytest.approx(2 / 3)
+    assert metrics["queries"] == 30
     assert sorted(name.rpartition("/")[2] for name in mlflow.files) == ["verdict.html", "verdict.json"]
 
 

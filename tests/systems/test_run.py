@@ -481,3 +481,25 @@ def test_a_retriever_that_never_answers_is_not_asked_ten_thousand_times(tmp_path
     answers = iter([["a"], *[None] * 59])
     done = run_retriever(lambda query: next(answers), many, warm_up=0)
     assert done.failed == 59, "one answer, and it goes on"
+
+
+def test_a_server_that_is_down_is_given_up_soon_and_the_address_may_be_corrected(
+    tmp_path: Path, karat_command: Any, monkeypatch: pytest.MonkeyPatch, karat_refuses: Any
+) -> None:
+    """What a wrong port in a YAML file leads to: few attempts, the reason, and a command that works later."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("karat.systems.run._LONG", 0.0)
+    Path("gold.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in GOLD))
+    Path("search.yaml").write_text("retriever: http\nurl: http://127.0.0.1:9/find\nretries: 0\n")
+    asked = ("run", "search.yaml", "-q", "gold.jsonl", "-o", "run.jsonl", "--warm-up", "0")
+    error = karat_refuses(*asked)
+    assert error.code == "every-query-failed"
+    assert "Errno" in error.what  # why the connection failed
+    assert len(lines(Path("run.jsonl"))) == 5
+    Path("corrected_app.py").write_text('def search(query):\n    return ["a"]\n')
+    Path("search.yaml").write_text("retriever: corrected_app:search\n")
+    assert karat_refuses(*asked).code == "not-continued"
+    status, _, err = karat_command(*asked, "--retry-failed")
+    assert status == 0, err
+    assert [hit["chunk_id"] for record in lines(Path("run.jsonl")) for hit in record["topk"]] == ["a"] * len(GOLD)

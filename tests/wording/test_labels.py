@@ -118,6 +118,7 @@ POOLS: dict[str, Case] = {
     "an attribute that no trace has": drawn(by="app"),
     "an attribute with too many values": too_many_values,
     "a pattern that is none": drawn(redact=["("]),
+    "a pattern that is misspelt": drawn(redact=["emial"]),
     "a pattern that matches nothing": drawn(redact=["x*"]),
     "no new question": lambda: drawn(gold=karat.read_gold([{"query_id": "q", "query": "Who", "gold": ["a"]}]))(),
     "nothing tells the runs apart": pool(only_differences=True),

@@ -67,6 +67,10 @@ def test_doubts(terminal: Transcript) -> None:
     for name in ("other", "some", "bad", "far"):
         gates = ("--gate", "recall@5 >= 0.9", "--gate", "latency_p50 <= 9")
         terminal("gate", f"{name}.jsonl", *gold, *gates, *QUICK)
+    called = [{"query_id": q, "gold": [{"doc_id": f"Guide-{n}.md#p2"}]} for n, q in enumerate(queries)]
+    lines("called.jsonl", *called)
+    terminal("eval", "named.jsonl", "--gold", "called.jsonl", "--brief", "-m", "recall@5", *QUICK)
+    terminal("gate", "named.jsonl", "--gold", "called.jsonl", "--gate", "recall@5 >= 0.9", *QUICK)
     terminal("compare", "named.jsonl", "chunks.jsonl", *gold, "-m", "recall@5", *QUICK)
     terminal("eval", "named.jsonl", "other.jsonl", *gold, "-m", "recall@5", *QUICK)
     terminal("eval", "written.jsonl", *gold, "-m", "recall@5", "--normalize-ids", *QUICK)

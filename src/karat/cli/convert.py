@@ -28,12 +28,14 @@ from karat.scoring.options import Options
     help="Read INPUT as a run or as a gold set, if it may be both.",
 )
 @click.option("--from", "format", metavar="NAME", help="Format of INPUT, if it is not recognised.")
-@click.option("--gold", "-g", metavar="FILE", help="Gold set of the run, for samples of ragas and deepeval with both.")
+@click.option(
+    "--gold", "-g", metavar="FILE", help="Gold set of the run: for samples with both, and for ids of queries."
+)
 @click.option("--corpus", metavar="FILE", help="Corpus with the texts of hits, or the corpus of a BEIR folder.")
 @click.option("--index", metavar="NAME", help="Index of the ratings, for rank-eval.")
 @click.option("--lossy", is_flag=True, help="Write the file even if the format cannot hold everything.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
-@options_of(Options, "columns", "target", "split", "system")
+@options_of(Options, "columns", "target", "split", "system", "query_from")
 def command(
     input: str,
     output: str,
@@ -49,6 +51,7 @@ def command(
     target: str | None,
     split: str,
     system: str | None,
+    query_from: Literal["retriever", "root"],
 ) -> None:
     """Read INPUT, a run or a gold set in any format that Karat reads, and write it to OUTPUT (- for standard output).
 
@@ -82,6 +85,7 @@ def command(
             target=target,
             split=split,
             columns=fields,
+            query_from=query_from,
             lossy=lossy,
         )
     if as_json:

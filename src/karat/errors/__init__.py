@@ -106,9 +106,10 @@ class KaratError(Exception):
         query = None if self.query is None else f"query {shorten(self.query, 40)!r}"
         place = ": ".join(p for p in (self._location(), field, query) if p)
         text = f"{place}: {message}" if place else message
-        text += "" if self.also is None else f"\nalso: {self.also}"
         text = spell(f"{text}\nhint: {self.hint}" if self.hint else text, as_typed=self._as_typed)
-        return printable(redact(text))
+        text = printable(redact(text))
+        also = None if self.also is None else str(self.also)  # None also where it is the same file
+        return text if also in (None, text) else f"{text}\nalso: {also}"
 
     def _location(self) -> str | None:
         if self.file is None:

@@ -85,13 +85,15 @@ def convert(
     target: str | None = None,
     split: str = "test",
     columns: FieldMap | None = None,
+    query_from: Literal["retriever", "root"] = "retriever",
     lossy: bool = False,
 ) -> Converted:
     """Read `source` and write it to `output` in the format `to`, which by default follows from the output's name.
 
-    `kind`: read it as a run or as a gold set. `format`: its format, if it is not recognised. `gold`: the gold set of a
-    run, for samples that have both. `corpus`: texts of hits, and the corpus of a BEIR folder. `index`: of the ratings
-    for `_rank_eval`. `lossy`: accept what the format cannot hold.
+    `kind`: read it as a run or as a gold set. `format`: its format, if it is not recognised. `gold`: the gold set of
+    a run: for samples that have both, and for the ids of queries that the run only has as text. `corpus`: texts of
+    hits, and the corpus of a BEIR folder. `index`: of the ratings for `_rank_eval`. `query_from`: of traces, the span
+    with the question. `lossy`: accept what the format cannot hold.
     """
     found = _kind(source, kind, to, format, columns)
     name = _target(to, output, found)
@@ -101,7 +103,7 @@ def convert(
     def judgements(path: str, format: str | None = None) -> Gold:
         return read_gold(path, format=format, target=target, split=split, columns=columns)
 
-    _refuse_options(name, gold, index)
+    _refuse_options(name, found, gold, index)
 
     def refuse_unused_fields() -> None:
         if columns is not None:
@@ -116,7 +118,11 @@ def convert(
         gold = source  # a file of samples has both sides
     judged = None if gold is None else judgements(gold)
     texts = None if corpus is None else read_corpus(corpus, columns=columns)
-    run = read_run(source, format=format, system=system, columns=columns)
+    run = read_run(source, format=format, system=system, columns=columns, query_from=query_from)
+    if judged is not None:
+        run.match_queries(judged)
+    if texts is not None:
+        run.match_texts(texts)
     refuse_unused_fields()
     try:
         _write_run(_Run(run, made, lossy, texts), output, judged)
@@ -126,9 +132,9 @@ def convert(
     return made
 
 
-def _refuse_options(name: str, gold: str | None, index: str | None) -> None:
-    if gold is not None and name not in _SAMPLES:
-        what, hint = f"the format {name!r} holds either a run or a gold set", "leave out --gold, or write --to ragas"
+def _refuse_options(name: str, kind: Kind, gold: str | None, index: str | None) -> None:
+    if gold is not None and kind == "gold":
+        what, hint = "a gold set has no other gold set", "leave out --gold, or read the input as a run: --as run"
         raise ConfigError(what, code="no-such-option", field="gold", hint=hint)
     if index is not None and name != "rank-eval":
         raise ConfigError(f"the format {name!r} names no index", code="no-such-option", field="index", got=index)

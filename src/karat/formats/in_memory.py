@@ -20,11 +20,15 @@ from karat.formats.samples import OutputRun, gold_from_samples
 from karat.formats.table_file import as_frame
 from karat.formats.table_gold import gold_from_frame
 from karat.formats.table_run import FrameRun
+from karat.formats.traces.run import TraceRun, trace_options
+from karat.formats.traces.values import spans_in_memory
 
 
 def run_in_memory(run: Any, options: ReadOptions) -> Run:
     if isinstance(run, Mapping):
         return run_from_dict(run)
+    if (spans := spans_in_memory(run)) is not None:
+        return TraceRun(spans.label, spans, options.system, options.hits, options=trace_options(options))
     if isinstance(run, list):
         first = next(iter(run), None)
         if isinstance(first, dict) and "query_id" in first and {"chunk_id", "doc_id"} & first.keys():

@@ -339,3 +339,18 @@ def grouped_rows(found: list[str], sizes: Ints) -> Groups:
 
 def in_order(ids: list[str] | Packed, order: Ints | None) -> list[str] | Packed:
     return ids if order is None else ids[order] if isinstance(ids, np.ndarray) else take_list(ids, order)
+
+
+# Columns of tables of spans: Phoenix, MLflow, LangSmith, Langfuse.
+_SPANS = (
+    {"context.trace_id", "context.span_id"},
+    {"trace_id", "trace", "trace_metadata"},
+    {"id", "run_type", "parent_run_id"},
+    {"id", "traceId", "type", "parentObservationId"},
+    {"id", "trace_id", "type", "parent_observation_id"},
+)
+
+
+def is_span_table(columns: Iterable[str]) -> bool:
+    names = set(columns)
+    return any(table <= names for table in _SPANS)

@@ -17,7 +17,7 @@ from karat.formats.dataset import dataset_of
 from karat.formats.hf_folder import tables_in
 from karat.formats.mapped import plain_records
 from karat.formats.table_file import Scan
-from karat.formats.tools import first_of
+from karat.formats.tool_parts import first_of
 
 _ROWS = 1 << 14  # at a time
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")

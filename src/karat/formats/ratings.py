@@ -11,6 +11,7 @@ from karat.formats.base import ReadOptions, Source, SourcePlace
 from karat.formats.dataset import dataset_of
 from karat.formats.field_map import RecordMap
 from karat.formats.mapped import gold_of_records
+from karat.formats.quepid_book import entries_of_book
 from karat.formats.records import list_entries, read_document
 from karat.formats.run_log import RunLog
 from karat.formats.table_file import rows_of
@@ -23,7 +24,9 @@ def _gold(entries: Numbered, source: Source, options: ReadOptions) -> Gold:
     return gold_of_records(entries, RecordMap("gold", {}), options, source.label, dataset_of(source))
 
 
-def quepid_gold(source: Source, options: ReadOptions) -> Gold:
+def quepid_gold(source: Source, options: ReadOptions, *, book: bool) -> Gold:
+    if book:
+        return _gold(entries_of_book(source), source, options)
     return _gold(_quepid_queries(source) if source.looks_like_json else _quepid_rated(source), source, options)
 
 

@@ -10,8 +10,9 @@ import msgspec
 import numpy as np
 
 from karat.data.audit import Audit
-from karat.data.hits import OPTIONAL_COLUMNS, OTHER_LISTS, OTHER_TIMES, WRITTEN, Hits, Run
+from karat.data.hits import OPTIONAL_COLUMNS, OTHER_LISTS, OTHER_TIMES, STEPS, WRITTEN, Hits, Run, step_lists
 from karat.data.ids import as_list
+from karat.data.text_index import normal_text
 from karat.errors import InputError, shorten
 
 Record = dict[str, Any]
@@ -48,12 +49,14 @@ def run_records(run: Run) -> Iterator[Record]:
     """Every query of a run, as a record of a run log. May raise Ungrouped."""
     from karat.formats.traces.run import TraceRun
 
-    if isinstance(run, TraceRun):  # with their steps
-        yield from (record for _, record in run.records())
+    if isinstance(run, TraceRun):
+        yield from (_named_by_text(record) for _, record in run.records())
         return
-    wanted = OPTIONAL_COLUMNS | {"latency"}
-    for hits in run.slices(wanted, Audit(), frozenset(OTHER_LISTS)):
+    steps = [step_lists(at + 1) for at in range(_most_steps(run))]
+    wanted = OPTIONAL_COLUMNS | {"latency"} | ({STEPS} if steps else set())
+    for hits in run.slices(wanted, Audit(), frozenset({*OTHER_LISTS, *steps})):
         others = {name: dict(zip(other.queries, _lists(other), strict=True)) for name, other in hits.others.items()}
+        searches = [others.pop(name, {}) for name in steps]
         stages = {stage: ms.tolist() for stage, ms in hits.latency.items()}
         common = _common(run, hits)
         for at, (query, topk) in enumerate(zip(hits.queries, _lists(hits), strict=True)):
@@ -61,7 +64,29 @@ def run_records(run: Run) -> Iterator[Record]:
             fields = {name: values[at] for name, values in hits.fields.items() if name not in (WRITTEN, OTHER_TIMES)}
             record = {"query_id": query, **common, **({"latency_ms": times} if times else {}), "topk": topk}
             record |= {name: lists[query] for name, lists in others.items() if query in lists}
+            if fields.get(STEPS):
+                fields[STEPS] = [
+                    _step(said, lists[query]) for said, lists in zip(fields[STEPS], searches, strict=False)
+                ]
             yield record | {name: value for name, value in fields.items() if value is not None}
+
+
+def _named_by_text(record: Record) -> Record:
+    """A record of a trace: without an id of its own, the text is the id, as it was written."""
+    text = record.get("query")
+    return {**record, "query_id": text} if text and record["query_id"] == normal_text(text) else record
+
+
+def _most_steps(run: Run) -> int:
+    """The most searches that a query has."""
+    if not run.may_say(STEPS):
+        return 0
+    told = (hits.fields.get(STEPS, ()) for hits in run.slices(frozenset({STEPS}), Audit()))
+    return max((len(steps) for slice in told for steps in slice if steps), default=0)
+
+
+def _step(said: Mapping[str, Any], topk: list[Record]) -> Record:
+    return {**{name: value for name, value in said.items() if value is not None and name != "hits"}, "topk": topk}
 
 
 def _common(run: Run, hits: Hits) -> Record:
@@ -123,7 +148,10 @@ def ranked(record: Mapping[str, Any]) -> tuple[list[Record], bool]:
 
 
 def run_log_lines(records: Iterable[Record]) -> Iterator[bytes]:
-    return (msgspec.json.encode(record) + b"\n" for record in records)
+    """Lines of a run log. An id that is the text of the query is left out, so that a gold set is matched by text."""
+    for record in records:
+        by_text = record.get("query") == record["query_id"]
+        yield msgspec.json.encode({n: v for n, v in record.items() if n != "query_id" or not by_text}) + b"\n"
 
 
 def trec_lines(records: Iterable[Record], lossy: bool) -> Iterator[bytes]:

@@ -201,7 +201,8 @@ def gold_frame(entries: Iterable[Entry]) -> Any:
 def ragas_sample(record: Mapping[str, Any] | None, entry: Mapping[str, Any] | None) -> dict[str, Any]:
     """One sample: what was retrieved, and what should have been."""
     said = entry or record or {}
-    sample: dict[str, Any] = {"user_input": _question(record, entry), "query_id": said["query_id"]}
+    question = _question(record, entry)
+    sample: dict[str, Any] = {"user_input": question, **_id_beside(question, said)}
     if record is not None:
         hits = ranked(record)[0]
         sample["retrieved_context_ids"] = [hit["chunk_id"] for hit in hits]
@@ -218,8 +219,9 @@ def ragas_sample(record: Mapping[str, Any] | None, entry: Mapping[str, Any] | No
 def deepeval_case(record: Mapping[str, Any] | None, entry: Mapping[str, Any] | None) -> dict[str, Any]:
     """One golden or test case. What deepeval has no field for is in `additional_metadata`."""
     said = entry or record or {}
-    metadata: dict[str, Any] = {"query_id": said["query_id"]}
-    case: dict[str, Any] = {"input": _question(record, entry)}
+    question = _question(record, entry)
+    metadata: dict[str, Any] = _id_beside(question, said)
+    case: dict[str, Any] = {"input": question}
     if entry is not None:
         case |= {"expected_output": entry.get("answer"), "context": entry.get("evidence")}
         metadata["karat"] = dict(entry)
@@ -237,6 +239,11 @@ def deepeval_case(record: Mapping[str, Any] | None, entry: Mapping[str, Any] | N
         case["retrieval_context"] = [hit["text"] for hit in hits]
         metadata["retrieved_context_ids"] = [hit["chunk_id"] for hit in hits]
     return {**case, "additional_metadata": metadata}
+
+
+def _id_beside(question: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    """The id of a query, unless it is the question: then a gold set is matched by text."""
+    return {} if said["query_id"] == question else {"query_id": said["query_id"]}
 
 
 def _question(record: Mapping[str, Any] | None, entry: Mapping[str, Any] | None) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 
 from karat.formats.base import Source, SourcePlace
+from karat.formats.kinds.ratings import is_quepid_book
 from karat.formats.kinds.trec import QrelsFormat
+from karat.formats.quepid_book import judgements
 from karat.formats.records import RecordDecoder, read_records
 from karat.formats.table_file import rows_of
 from karat.formats.trec_rows import as_number, as_text, wrong_columns
@@ -44,8 +46,14 @@ def is_qrels(source: Source) -> bool:
     return QrelsFormat().recognises(source, "gold")
 
 
+def is_by_hand(source: Source) -> bool:
+    return is_table(source) or is_qrels(source) or is_quepid_book(source)
+
+
 def read_by_hand(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:
     """Labels with the names that `Label` has, and their places."""
+    if is_quepid_book(source):
+        return _of_book(source)
     return _judged(source) if is_qrels(source) else _rows(source) if is_table(source) else _records(source)
 
 
@@ -70,6 +78,13 @@ def _judged(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:
             grade = as_number(parts[3], source.label, line, "grade")
             judged = {"grade": None, "reason": "unjudged"} if grade < 0 else {"grade": grade}
             yield _renamed({"query_id": query, "chunk_id": item, **judged}, source), SourcePlace(source.label, line)
+
+
+def _of_book(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:
+    """The judgements of a book of Quepid as labels. The text of a query is its id."""
+    for one in judgements(source):
+        graded = {"grade": None, "reason": "not rated"} if one.rating is None else {"grade": one.rating}
+        yield {"query_id": one.query, "chunk_id": one.document, "annotator": one.person, **graded}, one.place
 
 
 def _rows(source: Source) -> Iterator[tuple[dict[str, Any], SourcePlace]]:

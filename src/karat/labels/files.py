@@ -269,13 +269,12 @@ def now() -> str:
 
 def _read_file(path: str, may_be_empty: bool) -> list[tuple[Label, SourcePlace]]:
     """The labels of a file: as Karat writes them, or as people do by hand."""
-    from karat.labels.by_hand import NAMES, is_qrels, is_table
+    from karat.labels.by_hand import NAMES, is_by_hand, is_table
 
     try:
         source = Source(path)
         source.refuse_nonsense()
-        by_hand = is_table(source) or is_qrels(source)
-        return _read_by_hand(source) if by_hand else _read_pairs(path, Label)
+        return _read_by_hand(source) if is_by_hand(source) else _read_pairs(path, Label)
     except InputError as error:
         if error.code == "missing-field" and error.field in NAMES and not is_table(source):
             return _read_by_hand(source)

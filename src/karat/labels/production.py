@@ -42,13 +42,14 @@ class QuestionSample(msgspec.Struct, frozen=True):
     """How questions were drawn from traces."""
 
     file: str
-    traces: int  # with a question and documents
+    traces: int  # with a question
     distinct: int  # questions, ignoring case and white space
     in_gold: int  # of these, left out because the gold set has them
     drawn: int
     by: str | None
     strata: list[Stratum]
     redacted: list[str]  # names of the patterns
+    redacted_nothing: list[str]  # those of them that no text of the traces matches
     audit: list[Entry]
 
 
@@ -135,6 +136,7 @@ def draw_questions(
         asked = (one for one in batch if system in (None, one.record.get("system")))
         drawing.add([one for one in asked if "query" in one.record], known)
     chosen, strata = drawing.finish()
+    without_match = [] if redaction is None else redaction.without_match
     chunks = TextIndex(lambda: _texts(corpus, redaction)) if isinstance(corpus, Corpus) else None
     for one in chosen:
         name_hits(one.record, chunks, audit)
@@ -147,6 +149,7 @@ def draw_questions(
         by=by,
         strata=strata,
         redacted=[] if redaction is None else redaction.names,
+        redacted_nothing=without_match,
         audit=list(audit),
     )
     return Drawn(chosen, summary, redaction)

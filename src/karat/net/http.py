@@ -297,8 +297,11 @@ def _keeping_open() -> Transport:
                 return Response(answer.status_code, found, _whole(answer.iter_bytes(), deadline, largest))
         except httpx2.TimeoutException:
             raise TimeoutError from None
-        except httpx2.TransportError:
-            raise _Failed("the connection failed") from None
+        except httpx2.TransportError as error:
+            hint = "check that the server is running and the address is right"
+            why = f": {error}".rstrip(". :")
+            is_open = not isinstance(error, httpx2.ConnectError)
+            raise _Failed(f"the connection failed{why}", hint=None if is_open else hint) from None
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise ValueError(str(error)) from None
 

@@ -88,7 +88,7 @@ def _settling(found: Settling) -> list[Block]:
 
 def _questions(sample: QuestionSample) -> list[Block]:
     kinds: list[tuple[str, int]] = [
-        ("traces with a question and documents", sample.traces),
+        ("traces with a question", sample.traces),
         ("distinct questions", sample.distinct),
         ("already in the gold set, left out", sample.in_gold),
         ("drawn", sample.drawn),
@@ -101,8 +101,13 @@ def _questions(sample: QuestionSample) -> list[Block]:
         [entry.count, entry.found, entry.done, ", ".join(entry.examples)] for entry in sample.audit
     ]
     blocks += [table([count("count"), "found", "done", "for example"], found)] if found else []
-    redacted = f"Redacted before anything was written: {', '.join(sample.redacted)}."
-    return blocks + texts("note", (sample.redacted, redacted))
+    nothing = sample.redacted_nothing
+    redacted = [name for name in sample.redacted if name not in nothing]
+    return blocks + texts(
+        "note",
+        (redacted, f"Redacted before anything was written: {', '.join(redacted)}."),
+        (nothing, f"No text of the traces matches: {', '.join(nothing)}."),
+    )
 
 
 def merge_report(found: Merging) -> Report:

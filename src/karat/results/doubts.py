@@ -154,6 +154,8 @@ def what_to_do(doubts: Doubts) -> list[str]:
     if doubts.ids is None:
         return []
     near = ["compare normalized ids: --normalize-ids"] if doubts.near is not None else []
+    if doubts.ids.why == "kinds":
+        return ["name the items as chunks: `chunk_id` or `id` instead of `doc_id`", *near]
     return [*near, *(_OTHER_CHUNKS if doubts.ids.documents else _OTHER_NAMES), *([] if doubts.ids.corpus else _CORPUS)]
 
 
@@ -181,11 +183,14 @@ def _mismatch(found: IdMismatch) -> str:
             f"{nothing[0].upper()}{nothing[1:]}: the run finds nothing, or its ids differ from those of the gold set. "
             f"{examples}"
         )
+    if found.why == "kinds":
+        return f"{_KINDS.format(_quoted(found.gold_id))}: {nothing}. Scores by id are meaningless here."
     kind = "split documents into different chunks" if found.documents else "use different ids"
     known = _KNOWN.get(found.why, "")
     return f"Run and gold set {kind}: {nothing}. {examples}{known} Scores by id are meaningless here."
 
 
+_KINDS = "The gold set names documents (`doc_id`) with ids that the run has for chunks, such as {}"
 _KNOWN = {
     "corpus-gold": " The corpus has the items of the run, but not those of the gold set.",
     "corpus-run": " The corpus has the items of the gold set, but not those of the run.",
@@ -274,6 +279,8 @@ def _invalid_reason(doubts: Doubts, metric: Metric, name: str, most: float) -> s
         )
     if about == "ids" and doubts.ids is not None:
         found = doubts.ids
+        if found.why == "kinds":
+            return f"{_KINDS.format(_quoted(found.gold_id))}. Name them as chunks: `chunk_id` or `id`."
         kind = "different chunks from" if found.documents else "different ids from"
         return (
             f"{name} has {kind} the gold set: {_quoted(found.run_id)}, and in the gold set "

@@ -35,7 +35,7 @@ _SAME_PREFIX = 3  # pairs from which a common prefix is not an accident
 _MOST, _FEW = 0.5, 0.05  # shares of ids that a corpus knows
 _RISING = 0.95
 MOST_MISSING = 0.1  # share of queries that may fail, be missing or have misspelled ids before scores say little
-Why = Literal["near", "corpus-gold", "corpus-run", "forms", "chance", "queries"]
+Why = Literal["kinds", "near", "corpus-gold", "corpus-run", "forms", "chance", "queries"]
 How = Literal["written", "prefix"]
 
 
@@ -202,20 +202,25 @@ def _mismatch(
 ) -> IdMismatch | None:
     if names.shared or names.first is None or not (gold.grades > 0).any():
         return None
-    wanted, documents = relevant_names(gold, rule)
+    relevant = relevant_names(gold, rule)
+    wanted, documents = relevant.all, relevant.documents
     ids = list(names.sample.values())
     # A worker may have seen only a part of the gold set.
-    if not wanted.isdisjoint(ids) or (gold.passages and names.documents):
+    if not relevant.as_chunks.isdisjoint(ids) or (gold.passages and names.documents):
         return None
     first = next(item for item, grade in zip(gold.ids, gold.grades.tolist(), strict=True) if grade > 0)
     audit.count("no_shared_items", int((gold.grades > 0).sum()), (f"gold {first}", f"run {names.first}"))
     known = None if corpus is None or not len(corpus) else _in_corpus(ids, wanted, documents, corpus, rule)
-    if known == "alike":
+    both = sorted(wanted.intersection(ids))  # documents of the gold set that are chunks of the run
+    if known == "alike" and not both:
         return None
     why, sure = _why(names, near, wanted, ids, rule, size)
-    if known is not None:
+    if both:
+        why, sure = "kinds", True
+    elif known is not None and known != "alike":
         why, sure = known, True
-    shown = near.examples[0] if near is not None else NearPair(first, names.first)
+    other = NearPair(both[0], both[0]) if both else NearPair(first, names.first)
+    shown = near.examples[0] if near is not None and not both else other
     alike = names.documents and documents != wanted
     # Lone surrogates in ids of the run are valid in Python strings, but cannot be saved.
     run_id = shown.run.encode("utf-8", "replace").decode()

@@ -13,7 +13,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from karat.data.gold import Gold
+from karat.data.gold import CHUNK, DOC, Gold
 from karat.data.hits import Hits
 from karat.data.ids import Bools, DocRule, Ints, as_list, take_list
 from karat.data.normal_ids import can_be_loose, loose_id, normal_ids
@@ -76,8 +76,7 @@ class NameWatch:
         """`every`: check one in this many queries for other spellings of ids."""
         self._gold, self._rule, self._every = gold, rule, every
         self._found = False
-        self._wanted: set[str] = set()
-        self._documents: set[str] = set()
+        self._wanted: RelevantNames | None = None
 
     def look(self, judged: Judged, hits: Hits) -> SeenNames:
         """`hits`: as returned, since filtered hits have ids as well."""
@@ -93,13 +92,12 @@ class NameWatch:
         return seen
 
     def _look_closely(self, judged: Judged, hits: Hits, seen: SeenNames) -> None:
-        if not self._wanted:
-            self._wanted, self._documents = relevant_names(self._gold, self._rule)
+        wanted = self._wanted = self._wanted or relevant_names(self._gold, self._rule)
         ids, said = as_list(hits.ids), None if hits.docs is None else as_list(hits.docs)
         docs = [self._rule.doc(item) for item in ids]
         docs = docs if said is None else [one or other for one, other in zip(said, docs, strict=True)]
-        seen.documents = not self._documents.isdisjoint(docs)
-        seen.shared = not (self._wanted.isdisjoint(ids) and self._wanted.isdisjoint(docs))
+        seen.documents = not wanted.documents.isdisjoint(docs)
+        seen.shared = not (wanted.as_chunks.isdisjoint(ids) and wanted.as_documents.isdisjoint(docs))
         self._found = seen.shared
         counts = judged.depth[judged.relevant(None) > 0]
         seen.queries, seen.hits = int((counts > 0).sum()), int(counts.sum())
@@ -202,10 +200,23 @@ class _ListText:
         return self._text.find(end, at, stop) >= 0
 
 
-def relevant_names(gold: Gold, rule: DocRule) -> tuple[set[str], set[str]]:
-    """Ids of the relevant items and of their documents."""
+class RelevantNames(msgspec.Struct, frozen=True):
+    """Ids of the relevant gold items."""
+
+    all: set[str]
+    as_chunks: set[str]  # those that a chunk may have: not of items that say that they are documents
+    as_documents: set[str]  # those that a document may have: not of items that say that they are chunks
+    documents: set[str]  # ids of their documents
+
+
+def relevant_names(gold: Gold, rule: DocRule) -> RelevantNames:
     rows = np.flatnonzero(gold.grades > 0).tolist()
-    ids = [gold.ids[row] for row in rows]
+    ids, kinds = [gold.ids[row] for row in rows], gold.kinds[rows].tolist()
     passages = [gold.passages[row] for row in rows] if gold.passages else [None] * len(rows)
-    pairs = zip(ids, passages, strict=True)
-    return set(ids), {rule.doc(item) if p is None or p.doc is None else p.doc for item, p in pairs}
+    named = list(zip(ids, kinds, passages, strict=True))
+    return RelevantNames(
+        all=set(ids),
+        as_chunks={item for item, kind, passage in named if kind != DOC or passage is not None},
+        as_documents={item for item, kind, passage in named if kind != CHUNK or passage is not None},
+        documents={rule.doc(item) if p is None or p.doc is None else p.doc for item, _, p in named},
+    )

@@ -134,7 +134,13 @@ class Parcel(msgspec.Struct, frozen=True, dict=True):
             name = names[row.metric]
             given = {name: row.mean, f"{name}_low": row.low, f"{name}_high": row.high}
             found |= {key: value for key, value in given.items() if value is not None and math.isfinite(value)}
-        queries = len(self.saved.scores) if self.saved is not None else self.verdicts.queries if self.verdicts else 0
+        queries = (
+            len(self.saved.scores)
+            if self.saved is not None
+            else self.verdicts.queries
+            if self.verdicts is not None
+            else 0
+        )
         return {**found, "queries": float(queries)}
 
     @cached_property

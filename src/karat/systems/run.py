@@ -29,6 +29,8 @@ from karat.systems.run_file import Records, RunFile
 Progress: TypeAlias = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 _WARM_UP, _TIMEOUT = 3, 30.0
 _HOPELESS = 25  # failures from the start: stop early, for example for a wrong address
+_SLOWLY = 5  # the same, if they take long: a server that is down is tried several times for every query
+_LONG = 5.0  # seconds
 _EXAMPLES = 3
 
 
@@ -141,6 +143,7 @@ class Running:
             self.log = RunFile(Path(output), settings, texts, overwrite=overwrite, retry=retry_failed)
         self.todo: list[Question] = [question for question in questions if question.id not in self.log.done]
         self.asked: int = 0
+        self.began: float = time.monotonic()
 
     def index(self) -> None:
         if self.todo and self.asker.corpus is not None:
@@ -150,9 +153,12 @@ class Running:
         """Log an answer. Stop early if nothing but errors comes back, for example from a wrong address."""
         self.log.write(self.asker.record(question, answer, self.common))
         self.asked += 1
-        if self.asked == _HOPELESS < len(self.todo) and self.asker.counts["failed"] == self.asked:
+        if self.asked > _HOPELESS or self.asker.counts["failed"] < self.asked or self.asked == len(self.todo):
+            return
+        if self.asked == _HOPELESS or (self.asked >= _SLOWLY and time.monotonic() - self.began > _LONG):
             what = f"stopped, because the first {self.asked} queries failed: {self.asker.examples['failed'][0]}"
-            hint = "fix the cause, then run the same command with --retry-failed"
+            again = "" if self.output is None else " with --retry-failed"
+            hint = f"fix the cause, then run the same command{again}"
             raise ConfigError(what, code="every-query-failed", hint=hint)
 
     def finished(self, seconds: float) -> Finished:
@@ -196,6 +202,8 @@ def ask_all(
     try:
         for run in runs:
             run.index()
+        for run in runs:
+            run.began = time.monotonic()
         for _ in Workers(_ask, workers, whole).each(_in_turn(runs, warm_up)):
             pass
         jobs = _in_turn(runs)

@@ -83,6 +83,8 @@ class RunFile(Records):
         except (*DECODE_ERRORS, TypeError, KeyError):
             raise self._refusal("it is not a run log") from None
         error = found.get("error")
+        if retry and error is not None:  # the line is dropped, so it may be of another retriever
+            return query, line, shorten(error, 300)
         differ = {name: value for name, value in self._settings.items() if found.get(name) != value}
         only_code = all(_without_code(found.get(name)) == _without_code(value) for name, value in differ.items())
         if differ and not (only_code and retry):

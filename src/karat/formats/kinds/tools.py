@@ -151,7 +151,7 @@ def _records(source: Source) -> list[dict[str, Any]]:
     if source.is_parquet:
         return [dict.fromkeys(table_header(source) or (), "")]
     if not source.looks_like_json:
-        return _rows(source)
+        return first_rows(source)
     if is_json_lines(source):
         return [*islice(decodable(source.head.splitlines()), _SHOWN)] or [source.first_object or {}]
     text = source.head.decode("utf-8", "replace")
@@ -162,7 +162,7 @@ def _records(source: Source) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def _rows(source: Source) -> list[dict[str, Any]]:
+def first_rows(source: Source) -> list[dict[str, Any]]:
     """The first rows of a text table. Empty cells are None."""
     import csv
 

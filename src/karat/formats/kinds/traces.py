@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from karat.data.hits import Run
 from karat.formats.base import Format, Kind, ReadOptions, Source
+from karat.formats.layout import is_span_table
 
 # Names that only exports of spans have.
 _MARKS = re.compile(
@@ -17,9 +18,25 @@ _MARKS = re.compile(
 _OTHERS = ("gold", "query_id", "actualOutput", "samples")
 
 
+def _columns(source: Source) -> list[str]:
+    """The columns of a table as they are written."""
+    if not source.is_parquet:
+        return re.split(r"[,\t;]", source.first_line.decode("utf-8", "replace").strip().replace('"', ""))
+    from karat.files.safe_parquet import ParquetSource, UnreadableParquet
+
+    try:
+        return list(ParquetSource(source.path).schema())
+    except UnreadableParquet:
+        return []
+
+
 def is_traces(source: Source) -> bool:
-    """Whether a file has spans, by names in its first bytes."""
-    if source.is_folder or source.is_parquet or not source.looks_like_json or not _MARKS.search(source.head):
+    """Whether a file has spans, by names in its first bytes or columns."""
+    if source.is_folder:
+        return False
+    if source.is_parquet or not source.looks_like_json:
+        return is_span_table(_columns(source))
+    if not _MARKS.search(source.head):
         return False
     from karat.formats.traces.forms import is_span
 

@@ -14,11 +14,11 @@ from karat.data.prices import Usage
 from karat.errors import InputError, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Source, SourcePlace
-from karat.formats.records import is_json_lines, read_document, whole_lines
 from karat.formats.run_records import ranked_hits, union_of
 from karat.formats.traces.content import DocumentFields
 from karat.formats.traces.forms import NotSpans, Span, SpanReader
 from karat.formats.traces.redact import Redaction
+from karat.formats.traces.values import HeldSpans, span_values
 
 QueryFrom = Literal["retriever", "root"]
 _HELD = 32 << 20  # bytes of spans, until those of a trace may be complete
@@ -57,7 +57,7 @@ class TraceRecord(msgspec.Struct):
     day: str | None = None
 
 
-def trace_records(source: Source, options: TraceOptions, audit: Audit) -> Iterator[TraceRecord]:
+def trace_records(source: Source | HeldSpans, options: TraceOptions, audit: Audit) -> Iterator[TraceRecord]:
     """Every query in the traces of a file, as a record of a run log. What was left out is counted.
 
     A record has `query_id` only if an attribute gives it, and hits without an id have only a text.
@@ -92,7 +92,7 @@ def trace_records(source: Source, options: TraceOptions, audit: Audit) -> Iterat
         )
 
 
-def _traces(source: Source, options: TraceOptions, audit: Audit) -> Iterator[list[Span]]:
+def _traces(source: Source | HeldSpans, options: TraceOptions, audit: Audit) -> Iterator[list[Span]]:
     """The spans of each trace. Traces are closed early if too many are open."""
     held: OrderedDict[str, list[Span]] = OrderedDict()
     closed: OrderedDict[int, None] = OrderedDict()
@@ -120,10 +120,10 @@ def _traces(source: Source, options: TraceOptions, audit: Audit) -> Iterator[lis
         yield held.popitem(last=False)[1]
 
 
-def _spans(source: Source, options: TraceOptions) -> Iterator[Span]:
+def _spans(source: Source | HeldSpans, options: TraceOptions) -> Iterator[Span]:
     kept = [*(path for name, path in options.fields.items() if name in _OF_TRACE), *options.attributes]
     reader = SpanReader(options.documents, root=options.query_from == "root", kept=kept)
-    for line, value in _values(source):
+    for line, value in span_values(source):
         try:
             yield from reader.spans(value, line)
         except NotSpans as error:
@@ -132,22 +132,6 @@ def _spans(source: Source, options: TraceOptions) -> Iterator[Span]:
             ) from error
         except DECODE_ERRORS as error:  # such as nested too deeply
             raise refusal(error, source.label, line) from error
-
-
-def _values(source: Source) -> Iterator[tuple[int | None, Any]]:
-    if not is_json_lines(source):
-        yield None, read_document(source)[0]
-        return
-    line = 0
-    for block in whole_lines(source, _BLOCK):
-        for raw in block.split(b"\n")[: None if not block.endswith(b"\n") else -1]:
-            line += 1
-            if raw and not raw.isspace():
-                try:
-                    value = msgspec.json.decode(raw)
-                except DECODE_ERRORS as error:
-                    raise refusal(error, source.label, line, raw) from error
-                yield line, value
 
 
 def _by_root(spans: list[Span]) -> Iterator[list[Span]]:

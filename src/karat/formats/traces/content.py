@@ -19,6 +19,7 @@ _IDS = ("chunk_id", "id", "_id", "id_", "node_id", "document_id", "doc_id")
 _DOCS = ("doc_id", "document_id", "parent_doc_id")
 _SCORES = ("score", "relevance_score", "_score", "similarity")
 _TEXTS = ("content", "page_content", "text", "body", "chunk")
+_FLAT = "document."
 _PEOPLE = ("user", "human")
 _DEEP = 6  # how far values are searched
 _MOST = 10_000  # documents of one list
@@ -93,6 +94,8 @@ class DocumentFields(msgspec.Struct, frozen=True):
         for inner in ("document", "node", "kwargs"):  # OpenInference, LlamaIndex, LangChain
             if isinstance(document.get(inner), dict):
                 document = {**document, "id": None, **document[inner]}
+        if any(name.startswith(_FLAT) for name in document):  # a row of Phoenix's table of spans
+            document = {name.removeprefix(_FLAT): value for name, value in document.items()}
         metadata = opened(document.get("metadata"))
         places = [document, metadata] if isinstance(metadata, dict) else [document]
         if not self.paths:
@@ -201,6 +204,8 @@ def milliseconds(value: Any) -> float | None:
     >>> milliseconds("1700000000000000000") == milliseconds(1700000000) == milliseconds("2023-11-14T22:13:20Z")
     True
     """
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000
     number = _number(value)
     if number is not None:
         if number <= 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from karat.errors import ConfigError
@@ -17,6 +18,7 @@ _BUILT_IN = {
 }
 BUILT_IN = tuple(_BUILT_IN)
 _NAMED = re.compile(r"([A-Za-z]\w{0,30})=(.+)", re.S)
+_WORD = re.compile(r"[A-Za-z][A-Za-z_-]*")  # rather a misspelt name than an expression: what it misses would be written
 _KEPT = ("trace_id", "query_id", "chunk_id", "doc_id", "system", "latency_ms", "usage")  # ids must still match
 
 
@@ -25,16 +27,25 @@ class Redaction:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         """A pattern is a built-in name (email, phone, card, ip, iban), a regular expression, or NAME=EXPRESSION."""
-        self._rules: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = []
+        self._rules: list[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]]] = []
         self.names: list[str] = []  # for display: an expression may itself be personal data
+        self._found: set[str] = set()
         for pattern in patterns:
             name, compiled, shown = _rule(pattern)
             self.names += [name] if name not in self.names else []
-            self._rules.append((compiled, shown))
+            self._rules.append((name, compiled, shown))
+
+    @property
+    def without_match(self) -> list[str]:
+        """Names of the patterns that have replaced nothing so far."""
+        return [name for name in self.names if name not in self._found]
 
     def text(self, text: str) -> str:
-        for pattern, shown in self._rules:
-            text = pattern.sub(shown, text)
+        for name, pattern, shown in self._rules:
+            hidden = pattern.sub(shown, text)
+            if hidden != text:
+                self._found.add(name)
+            text = hidden
         return text
 
     def of(self, value: Any, *, keep: tuple[str, ...] = _KEPT) -> Any:
@@ -51,6 +62,17 @@ def _rule(pattern: str) -> tuple[str, re.Pattern[str], Callable[[re.Match[str]],
     if pattern in _BUILT_IN:
         shown = f"[{pattern}]"
         return pattern, re.compile(_BUILT_IN[pattern]), _card if pattern == "card" else lambda found: shown
+    if _WORD.fullmatch(pattern):
+        close = get_close_matches(pattern.lower(), BUILT_IN, n=1) or [one for one in BUILT_IN if one in pattern.lower()]
+        meant = f"did you mean {close[0]}? " if close else ""
+        raise ConfigError(
+            "there is no pattern of this name",
+            code="bad-setting",
+            field="redact",
+            expected=f"one of {', '.join(BUILT_IN)}, a regular expression, or NAME=EXPRESSION",
+            got=pattern if close else None,  # the word may itself be personal data
+            hint=f"{meant}to replace a word of the texts, write NAME=WORD",
+        )
     named = _NAMED.fullmatch(pattern)
     name, expression = (named[1], named[2]) if named else ("redacted", pattern)
     try:

@@ -276,8 +276,9 @@ def _loss(one: _Told, hop: int) -> FirstLoss:
 
 
 def _unknown(told: Sequence[_Told]) -> list[Entry]:
-    """Searches of unknown time or cost, if other searches have it."""
+    """Steps of unknown time or cost, if others have it. A single search is no step: its time is that of its query."""
     audit = Audit()
+    told = [one for one in told if len(one.searches) > 1]
     for name, code in (("ms", "untimed_searches"), ("cost", "unpriced_searches")):
         unknown = [one for one in told if any(getattr(search, name) is None for search in one.searches)]
         count = sum(getattr(search, name) is None for one in unknown for search in one.searches)
