@@ -17,7 +17,7 @@ MOST_SIDES = 2
 _LENGTH = 400  # characters shown of a text
 
 
-class Moved(msgspec.Struct, frozen=True):
+class MovedHit(msgspec.Struct, frozen=True):
     """A hit of one of two runs: its rank in each; null: not among the first hits kept."""
 
     id: str
@@ -38,7 +38,7 @@ class QuerySides(msgspec.Struct, frozen=True):
 
     query_id: str
     sides: list[RecordOfRun]
-    moved: list[Moved]
+    moved: list[MovedHit]
 
 
 def record_of(store: Store, run_id: str, query_id: str, *, texts: bool = True) -> RecordOfRun:
@@ -56,11 +56,11 @@ def query_sides(store: Store, run_ids: Sequence[str], query_id: str) -> QuerySid
     return QuerySides(query_id, sides, moved_between(*records) if len(records) == MOST_SIDES else [])
 
 
-def moved_between(before: QueryRecord, after: QueryRecord) -> list[Moved]:
+def moved_between(before: QueryRecord, after: QueryRecord) -> list[MovedHit]:
     """Hits whose rank changed; those that left come last."""
     old, new = ({hit.id: hit.rank for hit in side.hits} for side in (before, after))
-    moved = [Moved(name, old.get(name), rank) for name, rank in new.items() if old.get(name) != rank]
-    return [*moved, *(Moved(name, rank, None) for name, rank in old.items() if name not in new)]
+    moved = [MovedHit(name, old.get(name), rank) for name, rank in new.items() if old.get(name) != rank]
+    return [*moved, *(MovedHit(name, rank, None) for name, rank in old.items() if name not in new)]
 
 
 def case_from(record: QueryRecord) -> Case:
