@@ -197,6 +197,14 @@ def test_an_unrecognised_run_gets_a_map_to_paste(shape: str, karat_command: Call
     assert mrr(karat_command, run, "gold.jsonl", "--map", pasted) == MRR
 
 
+def test_lists_in_the_cells_of_a_table_get_a_map_to_paste(karat_command: Call, karat_refuses: Refuses) -> None:
+    Path("run.jsonl").write_text('{"query": "who is it?", "topk": ["b", "a"]}\n')
+    Path("table.csv").write_text('question,notes,relevant_ids\nWho is it?,x,"[""a"", ""c""]"\n')
+    hint = karat_refuses("eval", "run.jsonl", "--gold", "table.csv").hint
+    assert hint is not None
+    assert mrr(karat_command, "run.jsonl", "table.csv", "--map", hint.partition("--map ")[2]) == {"Who is it?": 0.5}
+
+
 @pytest.mark.parametrize(
     ("kind", "record", "fields"),
     [

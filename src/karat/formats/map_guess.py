@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
+from karat.files.decode_errors import DECODE_ERRORS
 from karat.formats.field_map import ENTRY, LISTS, FileKind, is_text
 
 # Usual names of fields, the likeliest first.
@@ -85,12 +88,23 @@ _NEEDED: dict[FileKind, tuple[str, ...]] = {
 }
 
 
+def _opened(value: Any) -> Any:
+    """A list in the cell of a table, which is written as JSON."""
+    if not isinstance(value, str) or not value.lstrip().startswith("["):
+        return value
+    try:
+        found = msgspec.json.decode(value)
+    except DECODE_ERRORS:
+        return value
+    return found if isinstance(found, list) else value
+
+
 def suggested_map(kind: FileKind, record: Any) -> str | None:
     """A map to paste, `query_id=id,topk=results`, guessed from the names and types of a record's fields."""
     if not isinstance(record, Mapping):
         return None
     found: dict[str, str] = {}
-    fields = dict(flattened(record))
+    fields = {name: _opened(value) for name, value in flattened(record)}
     listed = _first_list(kind, fields)
     inner: dict[str, Any] = {}
     if listed is not None:

@@ -60,7 +60,10 @@ def read_first(result: Result) -> list[str]:
 
 
 def _again(result: Result) -> list[str]:
-    return ["run the failed queries again: karat run … --retry-failed"] if result.audit["failed_queries"] else []
+    again = ["run the failed queries again: karat run … --retry-failed"] if result.audit["failed_queries"] else []
+    absent = result.audit["missing_queries"] and result.rules.missing != "skip"
+    part = "if the run is meant to have only some of the queries, score those: --missing skip"
+    return [*again, *([part] if absent else [])]
 
 
 def _told(result: Result) -> Doubts:
