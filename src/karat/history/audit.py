@@ -5,7 +5,8 @@ from __future__ import annotations
 import getpass
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -59,6 +60,16 @@ def whoever() -> str:
         except (OSError, KeyError, ImportError):
             name = "cli:unknown"
     return printable(name)[:_LONGEST_NAME]
+
+
+@contextmanager
+def acting(name: str) -> Iterator[None]:
+    """Changes in this block are made by someone else than the current user."""
+    token = WHO.set(name)
+    try:
+        yield
+    finally:
+        WHO.reset(token)
 
 
 def record(connection: Connection, action: str, targets: Sequence[str | None] = (None,), detail: str = "") -> None:

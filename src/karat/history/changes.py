@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -160,7 +160,9 @@ class Changes(ABC):
             what = f"several deleted runs begin with {reference}"
             raise ConfigError(what, code="ambiguous-run", hint="write more of the id")
         if not found:
-            raise NotThere("deleted run", reference, (), hint="`karat history deleted` shows all of them")
+            raise NotThere(
+                "run among the deleted ones", reference, (), hint="`karat history deleted` shows all of them"
+            )
         return str(found[0][0])
 
     def deleted(self, *, limit: int = 50, offset: int = 0) -> tuple[list[DeletedRun], int]:
@@ -211,6 +213,11 @@ class Changes(ABC):
     def log(self, action: str, detail: str = "") -> None:
         """Adds something to the audit log that is not about a run, such as a log-in."""
         self._write(lambda connection: record(connection, action, detail=detail))
+
+    def log_import(self, new: Sequence[str], runs: int) -> None:
+        """Adds the new runs of an imported file to the audit log."""
+        detail = f"one of {runs:,} runs" if runs > 1 else ""
+        self._write(lambda connection: record(connection, "import", new, detail))
 
     def _change(self, run_id: str, change: Callable[[Connection], None]) -> None:
         def changed(connection: Connection) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -11,7 +9,7 @@ import msgspec
 
 from karat.errors import ConfigError
 from karat.history import statements as sql
-from karat.history.audit import RETENTION, WHO, record
+from karat.history.audit import RETENTION, acting, record
 from karat.history.problems import StoreError
 from karat.history.rows import RunRow, now, written
 from karat.history.statements import Connection
@@ -105,7 +103,7 @@ def clean(store: Store) -> Cleaned:
         _set(connection, _CLEANED, now())
         return len(ids)
 
-    with _as_retention():
+    with acting(RETENTION):
         return Cleaned(store.write(apply), store.purge(), store.clean())
 
 
@@ -116,15 +114,6 @@ def clean_daily(store: Store) -> Cleaned | None:
     if before is not None and before > written(datetime.now(UTC) - _DAY):
         return None
     return clean(store)
-
-
-@contextmanager
-def _as_retention() -> Iterator[None]:
-    token = WHO.set(RETENTION)
-    try:
-        yield
-    finally:
-        WHO.reset(token)
 
 
 def _beyond(connection: Connection, rule: Rule) -> list[str]:
