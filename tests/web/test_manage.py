@@ -10,12 +10,13 @@ import pytest
 from logins import CHEAP
 from starlette.testclient import TestClient
 
-from karat.history.audit import WhichEntries
-from karat.history.retention import Rule, read_rule
+from karat.history.audit import AuditFilter
+from karat.history.retention import RetentionRule, read_rule
 from karat.history.store import Store
 from karat.web.access import ROLES, Access, made_user
 from karat.web.app import create_app
 from karat.web.log_in import LogInLog
+from karat.web.page import DONE
 
 OURS = {"Origin": "http://127.0.0.1"}
 HEADER = {"X-Karat": "1"}
@@ -47,13 +48,13 @@ def status(text: str) -> str:
 
 
 def log(store: Store, **only: str) -> list[tuple[str, str, str | None]]:
-    return [(one.who, one.action, one.detail) for one in store.audit(WhichEntries(**only)).entries][::-1]
+    return [(one.who, one.action, one.detail) for one in store.audit(AuditFilter(**only)).entries][::-1]
 
 
 def test_rename_note_tag_pin_delete_and_restore(client: Client, store: Store) -> None:
     editor, run = client("editor"), store.find("n2")
     page = editor.post(f"/manage/runs/{run}/words", data={"title": "Try <i>1</i>", "note": "one\r\n<script>two"})
-    assert (page.status_code, page.url.path, status(page.text)) == (200, f"/runs/{run}", "Title and note were saved.")
+    assert (page.status_code, page.url.path, status(page.text)) == (200, f"/runs/{run}", DONE["saved"])
     assert "<h1>Try &lt;i&gt;1&lt;/i&gt;</h1>" in page.text
     assert '<p class="written">one\n&lt;script&gt;two</p>' in page.text
     assert "Try <i>" not in page.text
@@ -62,19 +63,19 @@ def test_rename_note_tag_pin_delete_and_restore(client: Client, store: Store) ->
     assert "<strong>Try &lt;i&gt;1&lt;/i&gt;</strong>" in listed
     assert '<span class="note">one</span>' in listed
     page = editor.post(f"/manage/runs/{run}/tag", data={"tag": "v1/a"})
-    assert (status(page.text), store.row(run).tags) == ("The tag was added.", ["n2", "v1/a"])
+    assert (status(page.text), store.row(run).tags) == (DONE["tagged"], ["n2", "v1/a"])
     page = editor.post(f"/manage/runs/{run}/untag", data={"tag": "v1/a"})
-    assert (status(page.text), store.row(run).tags) == ("The tag was removed.", ["n2"])
+    assert (status(page.text), store.row(run).tags) == (DONE["untagged"], ["n2"])
     page = editor.post(f"/manage/runs/{run}/pin", data={"name": "release/1", "kind": "anchor"})
-    assert status(page.text) == "The run was pinned."
-    assert "A pinned run cannot be deleted." in page.text
+    assert status(page.text) == DONE["pinned"]
+    assert f"/manage/runs/{run}/delete" not in page.text
     assert "pinned as" in editor.post(f"/manage/runs/{run}/delete", data={"sure": "yes"}).text
     page = editor.post("/manage/unpin", data={"name": "release/1"})
-    assert (page.url.path, "removed" in status(page.text)) == ("/pins", True)
+    assert (page.url.path, status(page.text)) == ("/pins", DONE["unpinned"])
     assert [pin.name for pin in store.pins()] == ["main"]
     assert editor.post(f"/manage/runs/{run}/delete").status_code == 400, "the box was not ticked"
     page = editor.post(f"/manage/runs/{run}/delete", data={"sure": "yes"})
-    assert (page.url.path, "deleted" in status(page.text)) == ("/deleted", True)
+    assert (page.url.path, status(page.text)) == ("/deleted", DONE["deleted"])
     assert run[:10] in page.text
     assert "editor" in page.text
     assert editor.get(f"/runs/{run}").status_code == 404
@@ -82,7 +83,7 @@ def test_rename_note_tag_pin_delete_and_restore(client: Client, store: Store) ->
     assert run not in editor.get("/api/v1/runs").text
     assert "hybrid" in editor.get("/trend").text
     page = editor.post(f"/manage/runs/{run}/restore")
-    assert (page.url.path, status(page.text)) == (f"/runs/{run}", "The run was restored.")
+    assert (page.url.path, status(page.text)) == (f"/runs/{run}", DONE["restored"])
     assert run in editor.get("/runs").text
     page = editor.post(f"/manage/runs/{run}/words")  # empty fields
     assert (store.row(run).title, store.row(run).note) == (None, None)
@@ -94,11 +95,11 @@ def test_rename_note_tag_pin_delete_and_restore(client: Client, store: Store) ->
 def test_bad_forms_are_explained(client: Client, store: Store) -> None:
     editor = client("editor")
     for path, data, words in (
-        ("runs/n1/tag", {"tag": "a b"}, "invalid name for a tag"),
-        ("runs/n1/tag", {}, "invalid name for a tag"),
-        ("runs/n1/pin", {"name": "latest"}, "invalid name for a pin"),
-        ("runs/n1/words", {"title": "x" * 201}, "one line of at most 200 characters"),
-        ("runs/n1/words", {"note": "x" * 5_001}, "at most 5,000 characters"),
+        ("runs/n1/tag", {"tag": "a b"}, "for a tag"),
+        ("runs/n1/tag", {}, "for a tag"),
+        ("runs/n1/pin", {"name": "latest"}, "for a pin"),
+        ("runs/n1/words", {"title": "x" * 201}, "200 characters"),
+        ("runs/n1/words", {"note": "x" * 5_001}, "5,000 characters"),
         ("runs/n1/untag", {"tag": "nothing"}, "has no tag"),
     ):
         answer = editor.post(f"/manage/{path}", data=data)
@@ -167,7 +168,7 @@ def test_the_audit_log(client: Client, store: Store) -> None:
     assert "by-token" not in admin.get("/audit", params={"who": "editor"}).text
     assert "log-in</td>" not in admin.get("/audit", params={"action": "tag"}).text
     assert "by-editor" in admin.get("/audit", params={"run": store.find("n1")[:8]}).text
-    assert "There is no such change." in admin.get("/audit", params={"who": "<b>"}).text
+    assert "<table" not in admin.get("/audit", params={"who": "<b>"}).text
     assert admin.get("/audit", params={"run": "?"}).status_code == 400
     first = admin.get("/audit", params={"limit": 1})
     older = re.search(r'href="(/audit\?[^"]*after=[^"]*)">Older', first.text)
@@ -180,17 +181,17 @@ def test_retention_is_tried_before_it_is_saved(client: Client, store: Store) -> 
     for tag in ("n1", "n2", "n3"):
         store.untag(store.find(tag), [tag])
     page = admin.get("/retention", params={"keep_last": "1", "days": ""}).text
-    assert "To keep the last 1 of each dataset, system and branch would delete <strong>1 of 4 runs</strong>" in page
-    assert read_rule(store) == Rule()
+    assert "<strong>1 of 4 runs</strong>" in page
+    assert read_rule(store) == RetentionRule()
     assert store.count() == 4
     page = admin.post("/manage/retention", data={"keep_last": "1"})
-    assert (page.url.path, status(page.text)) == ("/retention", "The rule was saved.")
-    assert read_rule(store) == Rule(keep_last=1)
-    assert ("admin", "retention", "keep the last 1 of each dataset, system and branch") in log(store)
+    assert (page.url.path, status(page.text)) == ("/retention", DONE["rule"])
+    assert read_rule(store) == RetentionRule(keep_last=1)
+    assert ("admin", "retention", f"keep {RetentionRule(keep_last=1)}") in log(store)
     for bad in ({"keep_last": "0"}, {"days": "-1"}, {"days": "many"}, {"days": "٣"}, {"days": "9" * 50}):
         assert admin.get("/retention", params=bad).status_code == 400
         assert admin.post("/manage/retention", data=bad).status_code == 400
-    assert read_rule(store) == Rule(keep_last=1)
+    assert read_rule(store) == RetentionRule(keep_last=1)
     assert "all runs" in admin.post("/manage/retention").text
 
 
@@ -211,10 +212,10 @@ def test_refused_log_ins_do_not_fill_the_log(store: Store) -> None:
     logs = LogInLog(store, lambda: time[0])
     for _ in range(100):
         logs.refused(None)
-    assert len(store.audit(WhichEntries(who="unknown"), limit=500).entries) == 30
+    assert len(store.audit(AuditFilter(who="unknown"), limit=500).entries) == 30
     time[0] = 3601
     logs.refused("ada")
-    assert log(store)[-1][2] == "user ada; 70 more before are not listed"
+    assert (log(store)[-1][2] or "").startswith("user ada; 70 more")
 
 
 def test_a_title_is_shown_at_once(client: Client, store: Store, made_run: Any) -> None:
@@ -238,7 +239,7 @@ def test_a_server_cleans_up_once_a_day(store: Store) -> None:
     from karat.web.daily import Daily
 
     store.untag(store.find("n1"), ["n1"])
-    save_rule(store, Rule(days=5))
+    save_rule(store, RetentionRule(days=5))
     daily = Daily(store, first=0.0, every=0.01)
     daily.start()
     for _ in range(200):

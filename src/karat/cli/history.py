@@ -317,5 +317,5 @@ def _count(runs: int) -> str:
     return f"{runs:,} {'run' if runs == 1 else 'runs'}"
 
 
-for own in (push.command, *history_order.COMMANDS):
-    command.add_command(own)
+command.add_command(push.command)
+history_order.add_to(command)

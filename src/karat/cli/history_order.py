@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -101,12 +101,12 @@ def audit(
     karat history audit --run 3f9a1c --json
     """
     from karat.cli.scoring import check_outputs, show
-    from karat.history.audit import WhichEntries
+    from karat.history.audit import AuditFilter
     from karat.history.order_report import audit_report
 
     check_outputs(outputs)
     with _open(store) as opened:
-        found = opened.audit(WhichEntries(who=who, action=action, run=run), limit=limit, after=after)
+        found = opened.audit(AuditFilter(who=who, action=action, run=run), limit=limit, after=after)
     show([found], audit_report, as_json, outputs)
 
 
@@ -135,13 +135,13 @@ def retention(
     karat history retention --keep-last 100 --days 90
     """
     from karat.cli.scoring import print_json
-    from karat.history.retention import Rule, preview, read_rule, save_rule
+    from karat.history.retention import RetentionRule, preview, read_rule, save_rule
 
     given = keep_last is not None or days is not None
     if given and keep_all:
         raise click.UsageError("give either numbers or --keep-all")
     with _open(store) as opened:
-        rule = Rule(keep_last=keep_last, days=days) if given or keep_all else read_rule(opened)
+        rule = RetentionRule(keep_last=keep_last, days=days) if given or keep_all else read_rule(opened)
         found = preview(opened, rule)
         if (given or keep_all) and not dry_run:
             save_rule(opened, rule)
@@ -159,7 +159,7 @@ def retention(
 @json_option
 def clean(store: str | None, as_json: bool) -> None:
     """Clean up, as `karat serve` does once a day: apply the retention rule, remove runs for good that were deleted more
-    than 30 days ago, and remove what killed processes left behind."""
+    than 30 days ago, and remove texts that no run refers to, and what killed processes left behind."""
     from karat.cli.scoring import print_json
     from karat.history.retention import clean as clean_up
 
@@ -171,12 +171,15 @@ def clean(store: str | None, as_json: bool) -> None:
         say(_cleaned(done))
 
 
-COMMANDS: Final = (rename, note, deleted, restore, audit, retention, clean)
+def add_to(group: click.Group) -> None:
+    for command in (rename, note, deleted, restore, audit, retention, clean):
+        group.add_command(command)
 
 
 def _cleaned(done: Cleaned) -> str:
+    texts = f"{done.texts:,} unused {'text' if done.texts == 1 else 'texts'}"
     left = f"{done.leftovers:,} unfinished {'file' if done.leftovers == 1 else 'files'}"
-    return f"deleted {_count(done.deleted)} by the rule; removed {_count(done.removed)} for good and {left}"
+    return f"deleted {_count(done.deleted)} by the rule; removed {_count(done.removed)}, {texts} and {left} for good"
 
 
 def _open(place: str | None) -> Store:

@@ -25,7 +25,7 @@ _CURSOR = re.compile(r"(?P<at>[0-9T:.Z-]{1,40})~(?P<id>[0-9a-f]{1,64})")
 _RUN = re.compile(r"[0-9a-f]{4,64}")
 
 
-class Entry(msgspec.Struct, frozen=True):
+class AuditEntry(msgspec.Struct, frozen=True):
     """One change. `target`: the id of a run, if it is about one."""
 
     id: str
@@ -36,14 +36,14 @@ class Entry(msgspec.Struct, frozen=True):
     detail: str | None = None
 
 
-class EntryPage(msgspec.Struct, frozen=True):
+class AuditPage(msgspec.Struct, frozen=True):
     """Some changes, newest first, and the cursor of the next page; null if there are no more."""
 
-    entries: list[Entry]
+    entries: list[AuditEntry]
     after: str | None
 
 
-class WhichEntries(msgspec.Struct, frozen=True, kw_only=True):
+class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Selects changes; null fields are ignored. `run`: an id or the beginning of one."""
 
     who: str | None = None
@@ -84,7 +84,7 @@ def record(connection: Connection, action: str, targets: Sequence[str | None] = 
         )
 
 
-def select_entries(connection: Connection, only: WhichEntries, limit: int, after: str | None) -> EntryPage:
+def select_entries(connection: Connection, only: AuditFilter, limit: int, after: str | None) -> AuditPage:
     conditions, values = ["1 = 1"], list[Any]()
     for column, wanted in (("who", only.who), ("action", only.action)):
         if wanted:
@@ -104,14 +104,14 @@ def select_entries(connection: Connection, only: WhichEntries, limit: int, after
         conditions.append("(at, id) < (?, ?)")
         values += [place["at"], place["id"]]
     if not all(map(is_storable, values)):
-        return EntryPage([], None)
+        return AuditPage([], None)
     statement = (
         f"SELECT id, at, who, action, target, detail FROM audit WHERE {' AND '.join(conditions)} "
         "ORDER BY at DESC, id DESC LIMIT ?"
     )
-    found = [Entry(*row) for row in connection.execute(statement, [*values, limit + 1]).fetchall()]
+    found = [AuditEntry(*row) for row in connection.execute(statement, [*values, limit + 1]).fetchall()]
     last = found[limit - 1] if len(found) > limit else None
-    return EntryPage(found[:limit], None if last is None else f"{last.at}~{last.id}")
+    return AuditPage(found[:limit], None if last is None else f"{last.at}~{last.id}")
 
 
 def select_actions(connection: Connection) -> list[str]:

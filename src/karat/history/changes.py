@@ -12,7 +12,7 @@ import msgspec
 
 from karat.errors import ConfigError, InputError, shorten
 from karat.history import statements as sql
-from karat.history.audit import EntryPage, WhichEntries, record, select_actions, select_entries
+from karat.history.audit import AuditFilter, AuditPage, record, select_actions, select_entries
 from karat.history.problems import NotThere, checked_name, gone, short
 from karat.history.rows import Pin, PinKind, RunRow, now, written
 from karat.history.statements import Connection, is_storable
@@ -200,10 +200,10 @@ class Changes(ABC):
                 self._forget(run_id)
         return total
 
-    def audit(self, only: WhichEntries | None = None, *, limit: int = 50, after: str | None = None) -> EntryPage:
+    def audit(self, only: AuditFilter | None = None, *, limit: int = 50, after: str | None = None) -> AuditPage:
         """The audit log, newest first."""
         with self.transaction() as connection:
-            return select_entries(connection, only or WhichEntries(), min(max(limit, 1), _MOST), after)
+            return select_entries(connection, only or AuditFilter(), min(max(limit, 1), _MOST), after)
 
     def audit_actions(self) -> list[str]:
         """All actions in the audit log."""
@@ -250,7 +250,7 @@ def checked_title(title: str | None) -> str | None:
     line = (title or "").strip()
     if len(line) > LONGEST_TITLE or not line.isprintable() or not is_storable(line):
         expected = f"one line of at most {LONGEST_TITLE} characters"
-        raise InputError("invalid title", code="bad-title", field="title", expected=expected, got=shorten(line, 60))
+        raise InputError("invalid title", code="bad-value", expected=expected, got=shorten(line, 60))
     return line or None
 
 
@@ -264,7 +264,7 @@ def checked_note(note: str | None) -> str | None:
     readable = all(c.isprintable() or c in "\n\t" for c in text)
     if len(text) > LONGEST_NOTE or not readable or not is_storable(text):
         expected = f"text of at most {LONGEST_NOTE:,} characters"
-        raise InputError("invalid note", code="bad-note", field="note", expected=expected, got=shorten(text, 60))
+        raise InputError("invalid note", code="bad-value", expected=expected, got=shorten(text, 60))
     return text or None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from karat.history.audit import EntryPage
+from karat.history.audit import AuditPage
 from karat.history.changes import DeletedRun
 from karat.history.problems import short
 from karat.history.report import minute
@@ -26,7 +26,7 @@ def deleted_report(runs: Sequence[DeletedRun]) -> Report:
     return Report("History", [Section("deleted", "Deleted runs", blocks)])
 
 
-def audit_report(page: EntryPage) -> Report:
+def audit_report(page: AuditPage) -> Report:
     columns = [Column(title) for title in ("time (UTC)", "who", "action", "run", "details")]
     rows: list[list[Cell]] = [
         [one.at[:19].replace("T", " "), one.who, one.action, short(one.target or ""), one.detail]

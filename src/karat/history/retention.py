@@ -20,7 +20,7 @@ _DAY = timedelta(days=1)
 _MOST_RUNS, _MOST_DAYS = 1_000_000, 36_500
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RetentionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which runs are kept: the last ones of each dataset, system and branch, and those younger than some days. Runs
     with a pin or a tag, and runs that a person restored, are always kept. Without any number, all runs are kept."""
 
@@ -33,7 +33,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def __str__(self) -> str:
         """
-        >>> str(Rule(keep_last=100, days=90)), str(Rule(days=1)), str(Rule())
+        >>> str(RetentionRule(keep_last=100, days=90)), str(RetentionRule(days=1)), str(RetentionRule())
         ('the last 100 of each dataset, system and branch, and those younger than 90 days', \
 'those younger than 1 day', 'all runs')
         """
@@ -45,34 +45,36 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Preview(msgspec.Struct, frozen=True):
     """What a rule would delete now; `oldest`: some of these runs."""
 
-    rule: Rule
+    rule: RetentionRule
     runs: int  # in the history
     deletes: int
     oldest: list[RunRow]
 
 
 class Cleaned(msgspec.Struct, frozen=True):
-    """What a clean-up did. `deleted`: by the rule; `removed`: runs that were deleted more than 30 days ago."""
+    """What a clean-up did. `deleted`: by the rule; `removed`: runs that were deleted more than 30 days ago;
+    `texts`: that no run refers to any more; `leftovers`: files of processes that were killed."""
 
     deleted: int = 0
     removed: int = 0
+    texts: int = 0
     leftovers: int = 0
 
 
-def checked_rule(keep_last: int | None, days: int | None) -> Rule:
+def checked_rule(keep_last: int | None, days: int | None) -> RetentionRule:
     for field, value, most in (("keep_last", keep_last, _MOST_RUNS), ("days", days, _MOST_DAYS)):
         if value is not None and not 1 <= value <= most:
             expected = f"a number from 1 to {most:,}"
             raise ConfigError("invalid retention rule", code="bad-value", field=field, expected=expected, got=value)
-    return Rule(keep_last=keep_last, days=days)
+    return RetentionRule(keep_last=keep_last, days=days)
 
 
-def read_rule(store: Store) -> Rule:
+def read_rule(store: Store) -> RetentionRule:
     with store.transaction() as connection:
         return _rule(connection)
 
 
-def save_rule(store: Store, rule: Rule) -> None:
+def save_rule(store: Store, rule: RetentionRule) -> None:
     def change(connection: Connection) -> None:
         if rule != _rule(connection):
             _set(connection, _RULE, msgspec.json.encode(rule).decode())
@@ -81,7 +83,7 @@ def save_rule(store: Store, rule: Rule) -> None:
     store.write(change)
 
 
-def preview(store: Store, rule: Rule, shown: int = 20) -> Preview:
+def preview(store: Store, rule: RetentionRule, shown: int = 20) -> Preview:
     with store.transaction() as connection:
         ids = _beyond(connection, rule)
         marks = ", ".join("?" * len(ids[:shown]))
@@ -91,8 +93,10 @@ def preview(store: Store, rule: Rule, shown: int = 20) -> Preview:
         return Preview(rule, int(runs), len(ids), sql.described(connection, found))
 
 
-def clean(store: Store) -> Cleaned:
-    """Deletes what the rule no longer keeps, and removes what was deleted more than 30 days ago."""
+def clean(store: Store, *, look_for_texts: bool = True) -> Cleaned:
+    """Deletes what the rule no longer keeps, and removes what was deleted more than 30 days ago.
+
+    `look_for_texts`: also if no run was removed, which reads the keys of all texts."""
 
     def apply(connection: Connection) -> int:
         rule = _rule(connection)
@@ -104,7 +108,9 @@ def clean(store: Store) -> Cleaned:
         return len(ids)
 
     with acting(RETENTION):
-        return Cleaned(store.write(apply), store.purge(), store.clean())
+        deleted, removed = store.write(apply), store.purge()
+        texts = store.remove_texts() if removed or look_for_texts else 0
+        return Cleaned(deleted, removed, texts, store.clean())
 
 
 def clean_daily(store: Store) -> Cleaned | None:
@@ -113,10 +119,10 @@ def clean_daily(store: Store) -> Cleaned | None:
         before = _setting(connection, _CLEANED)
     if before is not None and before > written(datetime.now(UTC) - _DAY):
         return None
-    return clean(store)
+    return clean(store, look_for_texts=False)
 
 
-def _beyond(connection: Connection, rule: Rule) -> list[str]:
+def _beyond(connection: Connection, rule: RetentionRule) -> list[str]:
     """The runs that a rule does not keep, oldest first."""
     if rule.keeps_all:
         return []
@@ -134,10 +140,10 @@ def _beyond(connection: Connection, rule: Rule) -> list[str]:
     return [row[0] for row in connection.execute(statement, values).fetchall()]
 
 
-def _rule(connection: Connection) -> Rule:
+def _rule(connection: Connection) -> RetentionRule:
     text = _setting(connection, _RULE)
     try:
-        return Rule() if text is None else msgspec.json.decode(text, type=Rule)
+        return RetentionRule() if text is None else msgspec.json.decode(text, type=RetentionRule)
     except msgspec.MsgspecError as error:
         hint = "set it again with `karat history retention`"
         raise StoreError("the retention rule cannot be read", code="damaged-history", hint=hint) from error

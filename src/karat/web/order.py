@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from karat.history.audit import EntryPage, WhichEntries
+from karat.history.audit import AuditFilter, AuditPage
 from karat.history.changes import LONGEST_NOTE, LONGEST_TITLE, DeletedRun
-from karat.history.retention import Preview, Rule, checked_rule, preview, read_rule, save_rule
+from karat.history.retention import Preview, RetentionRule, checked_rule, preview, read_rule, save_rule
 from karat.history.rows import RunRow
 from karat.history.store import Store
 from karat.web.endpoints import Endpoint, Offset
@@ -50,8 +50,8 @@ class AskAudit(msgspec.Struct, frozen=True, kw_only=True):
     limit: _Limit = 50
     after: _Text | None = None
 
-    def which(self) -> WhichEntries:
-        return WhichEntries(who=self.who, action=self.action, run=self.run)
+    def which(self) -> AuditFilter:
+        return AuditFilter(who=self.who, action=self.action, run=self.run)
 
 
 class AskRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,15 +84,15 @@ def _restore(store: Store, path: dict[str, str], asked: Any, body: None) -> RunR
     return store.row(run_id)
 
 
-def _audit(store: Store, path: dict[str, str], asked: AskAudit, body: None) -> EntryPage:
+def _audit(store: Store, path: dict[str, str], asked: AskAudit, body: None) -> AuditPage:
     return store.audit(asked.which(), limit=asked.limit, after=asked.after)
 
 
-def _rule(store: Store, path: dict[str, str], asked: Any, body: None) -> Rule:
+def _rule(store: Store, path: dict[str, str], asked: Any, body: None) -> RetentionRule:
     return read_rule(store)
 
 
-def _set_rule(store: Store, path: dict[str, str], asked: Any, body: Rule) -> Rule:
+def _set_rule(store: Store, path: dict[str, str], asked: Any, body: RetentionRule) -> RetentionRule:
     save_rule(store, body)
     return body
 
@@ -108,8 +108,10 @@ ORDER_ENDPOINTS = (
     Endpoint("PUT", "/runs/{run}/note", "Write a note on a run.", RunRow, _note, takes=NewNote, role="editor"),
     Endpoint("GET", "/deleted", "Deleted runs that can be restored.", DeletedRuns, _deleted, AskDeleted, role="editor"),
     Endpoint("POST", "/deleted/{run}/restore", "Restore a deleted run.", RunRow, _restore, role="editor"),
-    Endpoint("GET", "/audit", "Who changed what, newest first.", EntryPage, _audit, AskAudit, role="admin"),
-    Endpoint("GET", "/retention", _RULE, Rule, _rule, role="admin"),
-    Endpoint("PUT", "/retention", "Set how long runs are kept.", Rule, _set_rule, takes=Rule, role="admin"),
+    Endpoint("GET", "/audit", "Who changed what, newest first.", AuditPage, _audit, AskAudit, role="admin"),
+    Endpoint("GET", "/retention", _RULE, RetentionRule, _rule, role="admin"),
+    Endpoint(
+        "PUT", "/retention", "Set how long runs are kept.", RetentionRule, _set_rule, takes=RetentionRule, role="admin"
+    ),
     Endpoint("GET", "/retention/preview", _TRY, Preview, _preview, AskRule, role="admin"),
 )

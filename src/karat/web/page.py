@@ -33,7 +33,7 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 SHOWN = 3  # metrics in a list
 SIZE = 50  # queries per page
 # What a page says after a change.
-_DONE = {
+DONE = {
     "saved": "Title and note were saved.",
     "tagged": "The tag was added.",
     "untagged": "The tag was removed.",
@@ -73,7 +73,7 @@ def page(
     from karat import __version__
 
     frame = {"version": __version__, "visitor": VISITOR.get(), "store": store.label if store else ""}
-    done = None if request is None else _DONE.get(request.query_params.get("done", ""))
+    done = None if request is None else DONE.get(request.query_params.get("done", ""))
     named = {"title": title, "sections": sections, "done": done, **frame, **context}
     return HTMLResponse(redact_known(_templates().get_template(template).render(**named)), status)
 

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from karat.errors import InputError, KaratError
 from karat.history.changes import DAYS
-from karat.history.retention import Rule, checked_rule, preview, read_rule, save_rule
+from karat.history.retention import RetentionRule, checked_rule, preview, read_rule, save_rule
 from karat.history.rows import PinKind
 from karat.history.store import Store
 from karat.web.access import Role
@@ -61,7 +61,7 @@ def _unpin(store: Store, run: str, form: Form) -> str:
 
 def _delete(store: Store, run: str, form: Form) -> str:
     if form.get("sure") != "yes":
-        raise InputError("the run was not deleted: the box was not ticked", code="not-confirmed", field="sure")
+        raise InputError("the run was not deleted: the box was not ticked", code="missing-field")
     store.delete(store.find(run))
     return _to("/deleted", "deleted")
 
@@ -124,7 +124,7 @@ def retention_page(store: Store, request: Request) -> Response:
         "Retention",
         store,
         request=request,
-        current=read_rule(store),
+        saved=read_rule(store),
         rule=rule,
         trying=trying,
         found=preview(store, rule, _PREVIEWED),
@@ -166,7 +166,7 @@ def manage_routes(store: Store) -> list[RoleRoute]:
     ]
 
 
-def _rule_of(form: Form) -> Rule:
+def _rule_of(form: Form) -> RetentionRule:
     numbers = {}
     for name in ("keep_last", "days"):
         text = form.get(name, "").strip()
