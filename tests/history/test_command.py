@@ -233,6 +233,55 @@ def test_pins_tags_and_delete(kept: Store, karat_command: Command, karat_refuses
     assert karat_command("history", "pin", "first")[0] == 2
 
 
+def test_order(kept: Store, karat_command: Command, karat_refuses: Refuses) -> None:
+    run = kept.find("second")
+    assert karat_command("history", "rename", "second", "First try")[0] == 0
+    assert karat_command("history", "note", "second", "one\ntwo")[0] == 0
+    row = json.loads(karat_command("history", "list", "--tag", "second", "--json")[1])["rows"][0]
+    assert (row["title"], row["note"]) == ("First try", "one\ntwo")
+    assert "First try" in karat_command("history", "list")[1]
+    out = karat_command("history", "show", "second")[1]
+    assert "First try" in out
+    code, out, _ = karat_command("history", "delete", "second")
+    assert (code, f"karat history restore {run[:10]}" in out) == (0, True)
+    assert karat_refuses("history", "show", run[:10]).code == "unknown-run"
+    assert karat_refuses("history", "restore", "abcdef").code == "unknown-run"
+    assert run[:10] in karat_command("history", "deleted")[1]
+    assert [one["run"]["id"] for one in json.loads(karat_command("history", "deleted", "--json")[1])] == [run]
+    assert karat_command("history", "restore", run[:8])[0] == 0
+    assert kept.row(run).title == "First try"
+    found = json.loads(karat_command("history", "audit", "--run", run[:8], "--json")[1])["entries"]
+    assert [one["action"] for one in found] == ["restore", "delete", "note", "rename"]
+    assert {one["who"].partition(":")[0] for one in found} == {"cli"}
+    assert "rename" in karat_command("history", "audit")[1]
+    assert "rename" not in karat_command("history", "audit", "--action", "delete")[1]
+    assert f"--after {json.loads(karat_command('history', 'audit', '-n', '1', '--json')[1])['after']}" in " ".join(
+        karat_command("history", "audit", "-n", "1")[1].split()
+    )
+
+
+def test_retention(kept: Store, karat_command: Command) -> None:
+    for tag in ("first", "second"):
+        kept.untag(kept.find(tag), [tag])
+    rule = ("--days", "7", "--keep-last", "2")
+    assert "all runs" in karat_command("history", "retention")[1]
+    out = karat_command("history", "retention", *rule, "--dry-run")[1]
+    assert "would delete 0 of 2 runs" in out
+    assert "all runs" in karat_command("history", "retention")[1]
+    kept.write(lambda c: c.execute("UPDATE runs SET saved_at = '2020-01-01T00:00:00.000000Z'"))
+    assert "deletes 1 of 2 runs" in karat_command("history", "retention", "--days", "7")[1], "the other is pinned"
+    assert json.loads(karat_command("history", "retention", "--json")[1])["rule"] == {"keep_last": None, "days": 7}
+    assert kept.count() == 2
+    assert "deleted 1 run by the rule" in karat_command("history", "clean")[1]
+    assert json.loads(karat_command("history", "clean", "--json")[1]) == {
+        **dict.fromkeys(("deleted", "removed", "texts", "leftovers"), 0)
+    }
+    assert kept.count() == 1
+    assert "saved: keep all runs" in karat_command("history", "retention", "--keep-all")[1]
+    assert karat_command("history", "retention", "--keep-all", "--days", "3")[0] == 2
+    assert karat_command("history", "retention", "--days", "0")[0] == 2
+
+
 def test_export_import_and_check(kept: Store, tmp_path: Path, karat_command: Command) -> None:
     code, _, err = karat_command("history", "export", "--all", "-o", "runs.zip")
     assert (code, "2 runs" in err) == (0, True)

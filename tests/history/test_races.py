@@ -80,6 +80,10 @@ def test_save_delete_and_read_at_once(doors: list[Store], made_run: Maker) -> No
         def delete() -> None:
             for turn in range(12):
                 door.delete(runs[turn % 3].id)
+                with suppress(NotThere):
+                    door.restore(runs[(turn + 1) % 3].id)
+                door.delete(runs[turn % 3].id)
+                door.purge(days=0)
 
         return delete
 

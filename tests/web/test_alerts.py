@@ -131,9 +131,7 @@ def test_a_failed_gate_is_told_in_every_form(history: Store, hook: Taking) -> No
     assert "Open in the dashboard" in json.dumps(slack)
     assert "Open in the dashboard" in json.dumps(teams)
     # Another verdict on the same run is told again; one that passes is not.
-    history.save(
-        keep_result(result), judgements=[judgement(gate(result, criteria=["hit@5 >= 0.9"]))]
-    )
+    history.save(keep_result(result), judgements=[judgement(gate(result, criteria=["hit@5 >= 0.9"]))])
     history.save(keep_result(measured(59)), branch="main")
     assert looking.look() == 1
 

@@ -24,7 +24,7 @@ def words(content: bytes, whole: bool = False) -> str:
     """Of the main part; head, menus and foot are the same on every page."""
     text = content.decode()
     main = text if whole or "<main" not in text else text[text.index("<main") : text.index("</main>")]
-    return without_ids(words_of(main)).replace(karat.__version__, "…")
+    return re.sub(r"\bcli:\S+", "cli:…", without_ids(words_of(main))).replace(karat.__version__, "…")
 
 
 def without_ids(text: str) -> str:
@@ -48,6 +48,34 @@ def test_the_page_of_a_run(demo: Any, serving: Any) -> None:
     with serving(demo, Access()) as site:
         said = [f"# {address}\n{words(site.ask('GET', address).content)}\n" for address in ("/runs/main", "/pins")]
     check("wording/run_page.txt", "\n".join(said))
+
+
+def test_pages_of_order(site: Any) -> None:
+    """As each is after a change, and what cannot be done."""
+    run, said = site.store.find("n2"), []
+    form = {"Origin": site.url, "Content-Type": "application/x-www-form-urlencoded"}
+
+    def posted(path: str, body: str = "") -> None:
+        answer = site.ask("POST", f"/manage{path}", body.encode(), form)
+        if answer.status == 303:
+            answer = site.ask("GET", answer.headers["location"])
+        head = re.sub(r"\b20\d\d-[0-9:. -]+", "…day… ", words(answer.content))
+        said.append(f"# {without_ids(path)} {body} ({answer.status})\n{head[:500]}\n")
+
+    posted(f"/runs/{run}/words", "title=First+try&note=One%0ATwo")
+    posted(f"/runs/{run}/words", "title=" + "x" * 201)
+    posted(f"/runs/{run}/tag", "tag=a+b")
+    posted(f"/runs/{run}/delete")
+    posted(f"/runs/{run}/delete", "sure=yes")
+    posted(f"/runs/{run}/restore")
+    posted(f"/runs/{run}/restore")
+    posted("/unpin", "name=main")
+    posted("/retention", "days=90&keep_last=5")
+    posted("/retention", "days=many")
+    for address in ("/audit", "/audit?who=nobody", "/retention?days=1"):
+        text = re.sub(r"\b20\d\d-[0-9:. -]+", "…day… ", words(site.ask("GET", address).content))
+        said.append(f"# {address}\n{text}\n")
+    check("wording/order_pages.txt", "\n".join(said))
 
 
 def test_pages_of_labels(labelling: Any) -> None:
@@ -146,6 +174,7 @@ def test_errors_of_serving(tmp_path: Path) -> None:
             "no user": lambda: read_users(file("users", "\n")),
             "a password that is too short": lambda: user_line("ada", "short"),
             "a name that cannot be": lambda: user_line("a:b", "long enough"),
+            "a name that the audit log uses": lambda: user_line("token", "long enough"),
             "a header that anyone could send": lambda: read_proxy("X-Forwarded-User", []),
             "a proxy without its header": lambda: read_proxy(None, ["127.0.0.1"]),
             "a proxy by name": lambda: read_proxy("X-Forwarded-User", ["proxy.local"]),

@@ -35,7 +35,9 @@ def history() -> None:
 def without_ids(text: str) -> str:
     """Ids hang on the version and the commit, days on the day."""
     text = re.sub(r"\b[0-9a-f]{10,64}\b", "…id…", text)
-    text = re.sub(r"\b20\d\d-\d\d-\d\d( \d\d:\d\d)?\b", "…day…", text)
+    text = re.sub(r"\b20\d\d-\d\d-\d\d( \d\d:\d\d(:\d\d)?)?\b", "…day…", text)
+    text = re.sub(r"\b20\d\d-\d\d-\d\dT[\d:.]+Z\b", "…time…", text)
+    text = re.sub(r"\bcli:\S+", "cli:…", text)
     return re.sub(r" +(?=\S)", lambda spaces: " " * min(2, len(spaces[0])), text)
 
 
@@ -72,8 +74,25 @@ def test_history(terminal: Transcript) -> None:
     terminal("history", "check", "--store", "other")
     terminal("history", "unpin", "main")
     terminal("history", "unpin", "main")
+    terminal("history", "rename", "v1", "First try")
+    terminal("history", "rename", "v1", "two\nlines")
+    terminal("history", "note", "v1", "One line\nand another")
+    terminal("history", "list")
+    with open_store() as store:
+        run_id = store.find("v1")
     terminal("history", "delete", "v1")
     terminal("history", "show", "v1")
+    terminal("history", "deleted")
+    terminal("history", "restore", run_id[:10])
+    terminal("history", "restore", run_id[:10])
+    terminal("history", "deleted")
+    terminal("history", "audit", "-n", "4")
+    terminal("history", "audit", "--run", "?")
+    terminal("history", "retention")
+    terminal("history", "retention", "--keep-last", "100", "--days", "90", "--dry-run")
+    terminal("history", "retention", "--keep-last", "100", "--days", "90")
+    terminal("history", "retention", "--keep-all", "--days", "90")
+    terminal("history", "clean")
     terminal("history", "push", "http://127.0.0.1:9")
     check("wording/history.txt", without_ids(terminal.text.replace(str(Path.cwd()), "…")))
 

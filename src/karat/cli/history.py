@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from karat.cli import push
+from karat.cli import history_order, push
 from karat.cli.help import KaratGroup
 from karat.cli.options import all_of, json_option, output_option, report_output, store_option
 from karat.cli.say import say, say_text
@@ -210,15 +210,17 @@ def pins(store: str | None, as_json: bool, outputs: tuple[str, ...]) -> None:
     show([found], partial(pins_report, rows=rows), as_json, outputs)
 
 
-@command.command("delete", short_help="Delete runs.")
+@command.command("delete", short_help="Delete runs; they can be restored for 30 days.")
 @click.argument("runs", nargs=-1, required=True)
 @store_option
 def delete(runs: tuple[str, ...], store: str | None) -> None:
-    """Delete RUNS permanently. Pinned runs cannot be deleted."""
+    """Delete RUNS. `karat history restore` brings them back within 30 days. Pinned runs cannot be deleted."""
+    from karat.history.store import short
+
     with _open(store) as opened:
         for run_id in dict.fromkeys([opened.find(run) for run in runs]):
             opened.delete(run_id)
-            _say(run_id, "deleted")
+            _say(run_id, f"deleted (undo: karat history restore {short(run_id)})")
 
 
 @command.command("export", short_help="Write runs to one file.")
@@ -255,8 +257,9 @@ def import_command(files: tuple[str, ...], store: str | None) -> None:
     with _open(store, create=True) as opened:
         for file in files:
             saved = import_runs(opened, Path(file), file)
-            new = sum(run.new for run in saved)
-            say(f"{file}: {_count(len(saved))}, {new} new")
+            new = [run.id for run in saved if run.new]
+            opened.log_import(new, len(saved))
+            say(f"{file}: {_count(len(saved))}, {len(new)} new")
 
 
 @command.command("check", short_help="Check that all runs are intact.")
@@ -315,3 +318,4 @@ def _count(runs: int) -> str:
 
 
 command.add_command(push.command)
+history_order.add_to(command)

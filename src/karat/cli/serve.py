@@ -111,6 +111,7 @@ def command(
     if demo and store:
         raise click.UsageError("--demo has its own history: leave --store out.")
     require_server()
+    from karat.web.daily import Daily
     from karat.web.page_workers import PageWorkers
     from karat.web.proxy import checked_prefix, read_proxy
 
@@ -144,6 +145,7 @@ def command(
             wanted = made_alerts(sinks, kinds, branches, public_url)
             watch = opened.enter_context(closing(Watch(history, wanted, lambda text: say(text, err=True))))
             watch.start()
+        daily = opened.enter_context(closing(Daily(history)))
         workers = opened.enter_context(closing(PageWorkers(history)))
         workers.start()
         server = made_server(history, access, desk, workers=workers, prefix=prefix)  # loads while the processes do
@@ -152,4 +154,5 @@ def command(
         say(f"serving {history.label} at http://{name}:{socket.getsockname()[1]}{prefix}/ (stop with Ctrl-C)")
         if not history.runs(limit=1).rows:
             say("the history is empty: save a run with `karat eval … --save`", err=True)
+        daily.start()
         serve(server, socket)

@@ -21,6 +21,7 @@ from karat.data.saved import SavedObject
 from karat.errors import ConfigError, InputError, KaratError, shorten
 from karat.files.decode_errors import DECODE_ERRORS
 from karat.files.limits import largest_content
+from karat.history.changes import checked_note, checked_title
 from karat.history.hits import StoredPart, all_parts, restored_hits, stored_parts
 from karat.history.incoming import checked_line, checked_run
 from karat.history.rows import Judgement, utc
@@ -50,6 +51,8 @@ class ArchivedRun(msgspec.Struct, frozen=True, kw_only=True):
     tags: list[str] = []
     judgements: list[Judgement] = []
     hits: str | None = None  # sha256 of the file with the hits of every query; null: not kept
+    title: str | None = None
+    note: str | None = None
 
 
 class _Gates(msgspec.Struct):
@@ -93,6 +96,8 @@ def pack(store: Store, ids: Sequence[str]) -> bytes:
                 tags=row.tags,
                 judgements=store.judgements(run_id),
                 hits=hashlib.sha256(hits).hexdigest() if parts else None,
+                title=row.title,
+                note=row.note,
             )
             entries.append(entry)
             file.writestr(f"{run_id}.parquet", content)
@@ -120,6 +125,8 @@ def import_runs(store: Store, source: Path | bytes, label: str) -> list[Saved]:
             tags=said.tags,
             judgements=said.judgements,
             saved_at=said.saved_at or None,
+            title=said.title,
+            note=said.note,
         )
         for said, run in chain(_taken(held, label), late)
     ]
@@ -279,6 +286,8 @@ def _check_entry(entry: ArchivedRun, label: str) -> None:
     checked_line(entry.author, "author", label)
     for tag in entry.tags:
         checked_name(tag, "tag")
+    checked_title(entry.title)
+    checked_note(entry.note)
     for time in (entry.saved_at, *(one.judged_at for one in entry.judgements)):
         if utc(time, "saved_at") != time:
             raise InputError("invalid time", code="bad-value", file=label, field="saved_at", got=time)

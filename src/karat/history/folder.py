@@ -52,9 +52,10 @@ class FolderStore(Store):
 
     def source(self, run_id: str) -> Path:
         path = self._path(run_id)
-        if not path.is_file():
-            if not self._has(run_id):
-                raise gone(run_id)
+        there = path.is_file()
+        if not self._has(run_id):
+            raise gone(run_id)
+        if not there:
             what = f"the file of the run {short(run_id)} is missing"
             raise StoreError(what, code="lost-run", file=str(path), hint="karat history check")
         return path

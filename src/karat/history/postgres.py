@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from karat.errors import MissingExtra
 from karat.errors.redaction import HIDDEN, keep_password_of, redact
-from karat.history.statements import CURRENT, Connection, Rows
+from karat.history.statements import CURRENT, LIVE, Connection, Rows
 from karat.history.store import Collision, Store, StoreError, gone
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class PostgresStore(Store):
             connection.close()
 
     def _field(self, name: str, run_id: str) -> bytes:
-        found = self._rows(f"SELECT {name} FROM files WHERE run_id = ?", (run_id,))
+        found = self._rows(f"SELECT {name} FROM files JOIN runs ON id = run_id WHERE run_id = ? AND {LIVE}", (run_id,))
         if not found:
             raise gone(run_id)
         return bytes(found[0][0])

@@ -38,7 +38,7 @@ def list_report(page: Page, total: int) -> Report:
         [
             short(row.id),
             minute(row.saved_at),
-            row.head.system or row.head.run,
+            f"{row.title} ({row.head.system})" if row.title else row.head.system or row.head.run,
             row.head.branch,
             *(written(m.mean, one.unit) if (m := row.measures.get(str(one))) else None for one in shown),
             row.outcome,
@@ -164,6 +164,8 @@ def origin_section(row: RunRow) -> Section:
     """What the history knows about a run in addition to its result."""
     facts: dict[str, Any] = {
         "run": row.id,
+        "title": row.title,
+        "note": row.note,
         "saved (UTC)": minute(row.saved_at),
         "branch": row.head.branch,
         "tags": ", ".join(row.tags),

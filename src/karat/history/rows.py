@@ -88,6 +88,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     pins: list[Pin] = []
     measures: dict[str, Measure] = {}
     outcome: Outcome | None = None  # of its latest gate verdict
+    title: str | None = None
+    note: str | None = None  # may have several lines
 
 
 class Page(msgspec.Struct, frozen=True):

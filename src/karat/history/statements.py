@@ -25,6 +25,8 @@ from karat.history.rows import (
 
 _CURSOR = re.compile(r"(?P<time>[0-9T:.Z-]{1,40})~(?P<id>[0-9a-f]{64})")
 _METRICS: msgspec.json.Decoder[dict[str, Measure]] = msgspec.json.Decoder(dict[str, Measure])
+LIVE = "deleted_at IS NULL"  # condition for runs that were not deleted
+_AT_ONCE = 500  # ids in a statement
 _HEAD: msgspec.json.Decoder[RunHead] = msgspec.json.Decoder(RunHead)
 
 
@@ -77,7 +79,20 @@ VERSIONS = (
             "ALTER TABLE runs ADD COLUMN title TEXT",
             "ALTER TABLE runs ADD COLUMN note TEXT",
             "ALTER TABLE runs ADD COLUMN deleted_at TEXT",
-            "CREATE INDEX runs_by_author ON runs (author, saved_at, id)",
+            # With the last column, lists of names and counts need only the index.
+            *(
+                statement
+                for name, columns in (
+                    *(("time", "saved_at, id"), ("system", "system, saved_at, id"), ("branch", "branch, saved_at, id")),
+                    ("dataset", "dataset, saved_at, id"),
+                )
+                for statement in (
+                    f"DROP INDEX runs_by_{name}",
+                    f"CREATE INDEX runs_by_{name} ON runs ({columns}, deleted_at)",
+                )
+            ),
+            "CREATE INDEX runs_by_author ON runs (author, saved_at, id, deleted_at)",
+            "CREATE INDEX runs_deleted ON runs (deleted_at, id) WHERE deleted_at IS NOT NULL",
             "CREATE TABLE means (run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, metric TEXT NOT NULL, "
             "mean DOUBLE PRECISION, PRIMARY KEY (run_id, metric))",
             "CREATE INDEX means_by_value ON means (metric, mean, run_id)",
@@ -88,6 +103,7 @@ VERSIONS = (
             "CREATE TABLE audit (id TEXT PRIMARY KEY, at TEXT NOT NULL, who TEXT NOT NULL, action TEXT NOT NULL, "
             "target TEXT, detail TEXT)",
             "CREATE INDEX audit_by_time ON audit (at, id)",
+            "CREATE INDEX audit_by_target ON audit (target, at, id)",
             "CREATE TABLE settings (name TEXT PRIMARY KEY, content TEXT NOT NULL)",
             "CREATE TABLE alerts (run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, reason TEXT NOT NULL, "
             "sent_at TEXT NOT NULL, PRIMARY KEY (run_id, reason))",
@@ -147,7 +163,36 @@ def add_judgements(connection: Connection, run_id: str, judgements: Sequence[Jud
 
 
 def has_run(connection: Connection, run_id: str) -> bool:
-    return bool(connection.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchall())
+    """Whether a run is there and not deleted."""
+    return bool(connection.execute(f"SELECT 1 FROM runs WHERE id = ? AND {LIVE}", (run_id,)).fetchall())
+
+
+def set_deleted(connection: Connection, ids: Sequence[str], at: str | None) -> int:
+    """Deletes runs at a time, or restores them; returns how many changed."""
+    changed = 0
+    for start in range(0, len(ids), _AT_ONCE):
+        some = ids[start : start + _AT_ONCE]
+        now_so = "IS NULL" if at is not None else "IS NOT NULL"
+        statement = f"UPDATE runs SET deleted_at = ? WHERE deleted_at {now_so} AND id IN ({', '.join('?' * len(some))})"
+        changed += connection.execute(statement, [at, *some]).rowcount
+    return changed
+
+
+def set_text(connection: Connection, run_id: str, column: str, text: str | None) -> bool:
+    """Sets the title or the note of a run; returns whether it was another one before."""
+    [(before,)] = connection.execute(f"SELECT {column} FROM runs WHERE id = ?", (run_id,)).fetchall()
+    if before != text:
+        connection.execute(f"UPDATE runs SET {column} = ? WHERE id = ?", (text, run_id))
+    return bool(before != text)
+
+
+def deleted_by(connection: Connection, ids: Sequence[str]) -> dict[str, str]:
+    """Who deleted each of these runs last."""
+    if not ids:
+        return {}
+    marks = ", ".join("?" * len(ids))
+    statement = f"SELECT target, who FROM audit WHERE action = 'delete' AND target IN ({marks}) ORDER BY at, id"
+    return dict(connection.execute(statement, ids).fetchall())
 
 
 def remove_tag(connection: Connection, run_id: str, tag: str) -> bool:
@@ -230,7 +275,7 @@ def _storable(values: Iterable[Any]) -> bool:
 
 def conditions_of(only: Filter) -> tuple[list[str], list[Any]]:
     """Conditions on the table of runs, with their values."""
-    conditions, values = ["1 = 1"], list[Any]()
+    conditions, values = [f"runs.{LIVE}"], list[Any]()
     for column in ("system", "branch", "dataset", "author"):
         if (wanted := getattr(only, column)) is not None:
             conditions.append(f"{column} = ?")
@@ -256,7 +301,8 @@ def tags_of(connection: Connection, ids: Sequence[str]) -> dict[str, list[str]]:
 
 def run_version(connection: Connection, run_id: str) -> str:
     """Everything about a run that can change, and all pins; its id covers the rest."""
-    saved = connection.execute("SELECT saved_at, head FROM runs WHERE id = ?", (run_id,)).fetchall()
+    columns = "saved_at, head, title, note, deleted_at"
+    saved = connection.execute(f"SELECT {columns} FROM runs WHERE id = ?", (run_id,)).fetchall()
     judged = "SELECT judged_at, digest FROM verdicts WHERE run_id = ? ORDER BY judged_at, digest"
     told = connection.execute(judged, (run_id,)).fetchall()
     pins = [(pin.name, pin.kind, pin.run_id) for pin in all_pins(connection)]
@@ -274,6 +320,8 @@ def described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:
     measures = dict(connection.execute(statement, ids).fetchall())
     statement = f"SELECT run_id, outcome FROM verdicts WHERE run_id IN ({marks}) ORDER BY judged_at"
     outcomes = dict(connection.execute(statement, ids).fetchall())
+    statement = f"SELECT id, title, note FROM runs WHERE id IN ({marks})"
+    words = {row[0]: (row[1], row[2]) for row in connection.execute(statement, ids).fetchall()}
     pins = all_pins(connection)
     return [
         RunRow(
@@ -286,6 +334,8 @@ def described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:
                 measures.get(run_id, "")
             ),  # every run has some, otherwise the catalogue is damaged
             outcome=outcomes.get(run_id),
+            title=words[run_id][0],
+            note=words[run_id][1],
         )
         for run_id, saved_at, head in found
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import count
@@ -14,9 +14,17 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from karat.errors import ConfigError, InputError, UnknownName, shorten
+from karat.errors import ConfigError, InputError
 from karat.history import statements as sql
+from karat.history.changes import Changes, add_words, bring_back
 from karat.history.hits import add_hits, has_hits, stored_parts
+from karat.history.problems import LATEST as LATEST
+from karat.history.problems import Collision as Collision
+from karat.history.problems import NotThere as NotThere
+from karat.history.problems import StoreError as StoreError
+from karat.history.problems import checked_name as checked_name
+from karat.history.problems import gone as gone
+from karat.history.problems import short as short
 from karat.history.rows import (
     ALL,
     Choices,
@@ -25,7 +33,6 @@ from karat.history.rows import (
     Measures,
     Page,
     Pin,
-    PinKind,
     RunHead,
     RunRow,
     TrendPoint,
@@ -40,29 +47,11 @@ from karat.history.texts import remove_unused
 from karat.results.kept_run import KeptRun, RunDocument, read_document, read_kept
 
 _T = TypeVar("_T")
-LATEST = "latest"
 _ATTEMPTS = 10  # for a transaction that collides with others
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 _ID = re.compile(r"[0-9a-f]{4,64}")
 _PAGE, _MOST = 50, 500
 _NEWEST = Sort()
 _DEFAULT_BRANCHES = ("main", "master", "trunk")
-
-
-class StoreError(ConfigError):
-    """A history that cannot be used."""
-
-    code = "unusable-history"
-
-
-class Collision(StoreError):
-    """A transaction that collided with another one; a retry may succeed."""
-
-    code = "collision"
-
-
-class NotThere(UnknownName):
-    """A run or pin that does not exist."""
 
 
 class Saved(NamedTuple):
@@ -72,7 +61,7 @@ class Saved(NamedTuple):
     new: bool
 
 
-class Store(ABC):
+class Store(Changes):
     """Runs by id, with a catalogue for lists. Every write is atomic."""
 
     label: str  # for messages, without the password
@@ -132,8 +121,10 @@ class Store(ABC):
         tags: Iterable[str] = (),
         judgements: Sequence[Judgement] = (),
         saved_at: str | None = None,
+        title: str | None = None,
+        note: str | None = None,
     ) -> Saved:
-        """Adds a run; an existing run only gets the tags and judgements."""
+        """Adds a run; an existing run only gets the tags and judgements. A deleted one comes back."""
         names = [checked_name(tag, "tag") for tag in tags]
         head, measures = head_of(run, branch, author), measures_of(run.document.result)
         refuse_unstorable(head, measures)
@@ -147,6 +138,9 @@ class Store(ABC):
                 if new:
                     sql.add_measures(connection, run.id, measures)
                     self._put(connection, run.id, content, run.text)
+                    add_words(connection, run.id, title, note)
+                else:
+                    new = bring_back(connection, run.id)
                 if run.hits is not None and not has_hits(connection, run.id):
                     add_hits(connection, run.id, parts, run.hits)
                 self._add_to(connection, run.id, names, judgements)
@@ -169,59 +163,6 @@ class Store(ABC):
         sql.add_judgements(connection, run_id, judgements)
         return True
 
-    def tag(self, run_id: str, tags: Iterable[str]) -> None:
-        names = [checked_name(tag, "tag") for tag in tags]
-        if not self._write(lambda connection: self._add_to(connection, run_id, names)):
-            raise gone(run_id)
-
-    def untag(self, run_id: str, tags: Iterable[str]) -> None:
-        def remove(connection: Connection) -> None:
-            for name in tags:
-                if not (is_storable(name) and sql.remove_tag(connection, run_id, name)):
-                    raise ConfigError(f"the run {short(run_id)} has no tag {shorten(name, 40)!r}", code="unknown-tag")
-
-        self._write(remove)
-
-    def pin(self, run_id: str, name: str, kind: PinKind, *, pinned_at: str | None = None) -> Pin | None:
-        """Points a name to this run; returns its previous pin."""
-        checked_name(name, "pin")
-
-        def move(connection: Connection) -> Pin | None:
-            if not sql.has_run(connection, run_id):
-                raise gone(run_id)
-            before = next((pin for pin in sql.all_pins(connection) if pin.name == name), None)
-            if not sql.set_pin(connection, Pin(name, kind, run_id, pinned_at or now())):
-                raise ConfigError(
-                    f"{name} is already pinned as {before.kind if before else 'something else'}",
-                    code="pinned-already",
-                    hint=f"karat history unpin {name}",
-                )
-            return before
-
-        return self._write(move)
-
-    def unpin(self, name: str) -> None:
-        def remove(connection: Connection) -> None:
-            if not (is_storable(name) and sql.remove_pin(connection, name)):
-                raise NotThere("pin", name, [pin.name for pin in sql.all_pins(connection)])
-
-        self._write(remove)
-
-    def delete(self, run_id: str) -> None:
-        """Deletes a run, unless it is pinned."""
-
-        def remove(connection: Connection) -> None:
-            pinned = [pin.name for pin in sql.all_pins(connection) if pin.run_id == run_id]
-            if pinned:
-                hint = f"karat history unpin {pinned[0]}"
-                raise ConfigError(
-                    f"the run {short(run_id)} is pinned as {', '.join(pinned)}", code="pinned-run", hint=hint
-                )
-            connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
-
-        self._write(remove)
-        self._forget(run_id)
-
     def remove_texts(self) -> int:
         """Removes texts that no run refers to; returns how many."""
         return self._write(remove_unused)
@@ -235,14 +176,14 @@ class Store(ABC):
         with self.transaction() as connection:
             pins, order = sql.all_pins(connection), "ORDER BY saved_at DESC, id DESC LIMIT 1"
             if reference == LATEST:
-                ids = connection.execute(f"SELECT id FROM runs {order}").fetchall()
+                ids = connection.execute(f"SELECT id FROM runs WHERE {sql.LIVE} {order}").fetchall()
             elif found := [(pin.run_id,) for pin in pins if pin.name == reference]:
                 ids = found
             else:
-                tagged = f"SELECT id FROM runs JOIN tags ON run_id = id WHERE tag = ? {order}"
+                tagged = f"SELECT id FROM runs JOIN tags ON run_id = id WHERE tag = ? AND {sql.LIVE} {order}"
                 ids = connection.execute(tagged, (reference,)).fetchall()
             if not ids and _ID.fullmatch(reference):
-                near = "SELECT id FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 4"
+                near = f"SELECT id FROM runs WHERE id >= ? AND id < ? AND {sql.LIVE} ORDER BY id LIMIT 4"
                 ids = connection.execute(near, (reference, reference + "g")).fetchall()
         if len(ids) > 1:
             shown = ", ".join(short(row[0], 16) for row in ids[:3])
@@ -277,7 +218,8 @@ class Store(ABC):
 
     def row(self, run_id: str) -> RunRow:
         with self.transaction() as connection:
-            found = connection.execute("SELECT id, saved_at, head FROM runs WHERE id = ?", (run_id,)).fetchall()
+            statement = f"SELECT id, saved_at, head FROM runs WHERE id = ? AND {sql.LIVE}"
+            found = connection.execute(statement, (run_id,)).fetchall()
             if not found:
                 raise gone(run_id)
             return sql.described(connection, found)[0]
@@ -304,7 +246,10 @@ class Store(ABC):
 
     def segments(self, run_id: str) -> dict[str, list[str]]:
         """Segments that a trend can follow, with their values."""
-        statement = "SELECT segment, value FROM measures WHERE run_id = ? AND segment <> '' ORDER BY segment, value"
+        statement = (
+            "SELECT segment, value FROM measures JOIN runs ON id = run_id "
+            f"WHERE run_id = ? AND segment <> '' AND {sql.LIVE} ORDER BY segment, value"
+        )
         found: dict[str, list[str]] = {}
         for segment, value in self._rows(statement, (run_id,)):
             found.setdefault(segment, []).append(value)
@@ -316,7 +261,10 @@ class Store(ABC):
 
     def judgements(self, run_id: str) -> list[Judgement]:
         """The gate verdicts on a run, newest first."""
-        statement = "SELECT outcome, document, judged_at FROM verdicts WHERE run_id = ? ORDER BY judged_at DESC, digest"
+        statement = (
+            "SELECT outcome, document, judged_at FROM verdicts JOIN runs ON id = run_id "
+            f"WHERE run_id = ? AND {sql.LIVE} ORDER BY judged_at DESC, digest"
+        )
         found = self._rows(statement, (run_id,))
         return [Judgement(outcome=outcome, document=text, judged_at=at) for outcome, text, at in found]
 
@@ -331,7 +279,12 @@ class Store(ABC):
         with self.transaction() as connection:
 
             def distinct(column: str, table: str) -> list[str]:
-                statement = f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY {column}"
+                live = (
+                    sql.LIVE if table == "runs" else "run_id NOT IN (SELECT id FROM runs WHERE deleted_at IS NOT NULL)"
+                )
+                statement = (
+                    f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL AND {live} ORDER BY {column}"
+                )
                 return [row[0] for row in connection.execute(statement).fetchall()]
 
             return Choices(
@@ -358,7 +311,7 @@ class Store(ABC):
 
     def ids(self) -> list[str]:
         """The ids of all runs, newest first."""
-        return [row[0] for row in self._rows("SELECT id FROM runs ORDER BY saved_at DESC, id DESC")]
+        return [row[0] for row in self._rows(f"SELECT id FROM runs WHERE {sql.LIVE} ORDER BY saved_at DESC, id DESC")]
 
     def document(self, run_id: str) -> RunDocument:
         """A run without its per-query data; fast for any number of queries."""
@@ -430,18 +383,3 @@ def refuse_unstorable(head: RunHead, measures: Measures) -> None:
         for name in segment:
             if not is_storable(name):
                 raise InputError("a segment that cannot be stored", code="bad-name", field="segments", got=name)
-
-
-def checked_name(name: str, kind: str) -> str:
-    if not _NAME.fullmatch(name) or name == LATEST:
-        expected = f"letters, digits, . _ / -, at most 100, and not {LATEST!r}"
-        raise ConfigError(f"invalid name for a {kind}", code="bad-name", expected=expected, got=name)
-    return name
-
-
-def short(run_id: str, length: int = 10) -> str:
-    return run_id[:length]
-
-
-def gone(run_id: str) -> NotThere:
-    return NotThere("run in the history", short(run_id), (), hint="it may have been deleted")

@@ -17,6 +17,7 @@ import msgspec
 
 from karat.errors import ConfigError
 from karat.files.atomic_write import write_whole
+from karat.history.audit import RESERVED
 
 if TYPE_CHECKING:
     from karat.web.proxy import Proxy
@@ -238,6 +239,9 @@ def user_line(name: str, password: str, cost: HashCost | None = None, role: Role
     """Returns the line of a users file, with a salted hash of the password."""
     if not re.fullmatch(r"[\w.@-]{1,64}", name):
         raise ConfigError("invalid name", code="bad-name", expected="letters, digits, . _ @ -, at most 64", got=name)
+    if name in RESERVED:
+        what = f"the name {name} has a meaning of its own in the audit log"
+        raise ConfigError(what, code="bad-name", expected="another name")
     if len(password) < 8:
         raise ConfigError("the password is too short", code="bad-password", expected="8 characters or more")
     return _line(name, made_user(password, cost or COST, role))

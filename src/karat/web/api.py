@@ -212,7 +212,9 @@ def _case(store: Store, path: dict[str, str], asked: AskCase, body: None) -> Cas
 
 
 def _upload(store: Store, path: dict[str, str], asked: None, body: bytes) -> list[Uploaded]:
-    return [Uploaded(saved.id, saved.new) for saved in import_runs(store, body, "upload")]
+    found = [Uploaded(saved.id, saved.new) for saved in import_runs(store, body, "upload")]
+    store.log_import([one.id for one in found if one.new], len(found))
+    return found
 
 
 ENDPOINTS = (

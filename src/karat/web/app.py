@@ -13,34 +13,31 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
-from karat.errors import InputError, KaratError
+from karat.errors import KaratError
 from karat.history.store import Store
 from karat.labels.desk import Desk
-from karat.web.access import SESSION, Access, Role
+from karat.web.access import Access, Role
 from karat.web.api import ENDPOINTS, PREFIX
 from karat.web.endpoints import Endpoint, Problem, as_json, openapi, problem_of, read_body, read_parameters
-from karat.web.forms import read_form
 from karat.web.guard import (
-    COOKIE,
     HEALTH,
     LOGIN,
     LOGOUT,
     METRICS,
-    NEXT,
     Guard,
     Patience,
-    cookies_of,
-    next_page,
-    set_cookie,
 )
 from karat.web.labels import LABEL_ENDPOINTS, label_routes, visit_of
+from karat.web.log_in import log_in_route, log_out_route
 from karat.web.metrics import metrics_route
+from karat.web.order import ORDER_ENDPOINTS
 from karat.web.page import front_page, page, problem_page, static_file
 from karat.web.page_worker import MADE_APART, Show
 from karat.web.page_workers import PageWorkers
 from karat.web.pages.csv_tables import compare_csv, queries_csv
+from karat.web.pages.manage import manage_routes
 from karat.web.pages.run_list import runs_csv
 from karat.web.pages.runs import pins_page
 from karat.web.remember import Remember
@@ -83,14 +80,16 @@ def create_app(
     visit = partial(visit_of, store, desk or Desk())
     routes = [
         *_api(ENDPOINTS, lambda request: store),
+        *_api(ORDER_ENDPOINTS, lambda request: store),
         *_api(LABEL_ENDPOINTS, visit),
         *label_routes(visit),
+        *manage_routes(store),
         RoleRoute(f"{PREFIX}/openapi.json", _described, _READ),
         RoleRoute(METRICS, metrics_route(store), _READ),
         RoleRoute(HEALTH, _healthy(store), _READ),
         *(RoleRoute(path, _showing(store, path, show, workers), _READ) for path, show in PAGES.items()),
-        RoleRoute(LOGIN, _log_in(access), {"GET": "viewer", "POST": "viewer"}),
-        RoleRoute(LOGOUT, _log_out(access), {"POST": "viewer"}),
+        RoleRoute(LOGIN, log_in_route(access, store), {"GET": "viewer", "POST": "viewer"}),
+        RoleRoute(LOGOUT, log_out_route(access), {"POST": "viewer"}),
     ]
     return Starlette(
         routes=routes,
@@ -144,40 +143,6 @@ def _healthy(store: Store) -> Callable[[Request], Response]:
     return healthy
 
 
-def _log_in(access: Access) -> Callable[[Request], Awaitable[Response]]:
-    async def log_in(request: Request) -> Response:
-        wrong, wanted = False, request.query_params.get(NEXT, "")
-        if request.method == "POST":
-            try:
-                form = await read_form(request)
-            except InputError as error:
-                status, problem = problem_of(error)
-                return page("problem.html", "Something went wrong", status=status, problem=problem)
-            name, password = form.get("name", ""), form.get("password", "")
-            wanted = form.get(NEXT, "")
-            cookie = await run_in_threadpool(access.log_in, name, password)
-            if cookie is not None:
-                response = RedirectResponse(next_page(wanted), 303)
-                set_cookie(request, response, COOKIE, cookie, SESSION)
-                return response
-            wrong = True
-        return page("login.html", "Log in", status=403 if wrong else 200, wrong=wrong, next=next_page(wanted))
-
-    return log_in
-
-
-def _log_out(access: Access) -> Callable[[Request], Response]:
-    """Ends the session on the server too, so that copied cookies stop working."""
-
-    def log_out(request: Request) -> Response:
-        access.log_out(cookies_of(request.scope).get(COOKIE, ""))
-        response = RedirectResponse(LOGIN, 303)
-        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
-        return response
-
-    return log_out
-
-
 def _answering(
     place: Callable[[Request], Any], methods: dict[str, Endpoint]
 ) -> Callable[[Request], Awaitable[Response]]:
@@ -201,7 +166,7 @@ def _described(request: Request) -> Response:
 
 @cache
 def _document() -> bytes:
-    return msgspec.json.encode(openapi([*ENDPOINTS, *LABEL_ENDPOINTS], PREFIX))
+    return msgspec.json.encode(openapi([*ENDPOINTS, *ORDER_ENDPOINTS, *LABEL_ENDPOINTS], PREFIX))
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:

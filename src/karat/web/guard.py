@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from karat.history.audit import LOCAL, TOKEN, WHO
 from karat.web.access import ROLE, TOKEN_ROLE, VISITOR, Access, allows
 from karat.web.endpoints import Problem, as_json
 from karat.web.page import page
@@ -27,8 +28,10 @@ LOGIN = "/login"
 LOGOUT = "/logout"
 NEXT = "next"  # the page requested before the log-in
 LABELS = "/labels"
+MANAGE = "/manage"
 METRICS = "/metrics"
 HEALTH = "/health"
+_FORMS = (f"{LABELS}/", f"{MANAGE}/")
 _OPEN_PATHS = (LOGIN, HEALTH, "/static/")
 _SMALL, _LARGE = 64 << 10, 128 << 20  # bytes of a body, and of an upload of runs
 _LONGEST_ADDRESS, LARGEST_HEAD = 8 << 10, 16 << 10  # bytes of path and query, and of all headers
@@ -113,6 +116,7 @@ class Guard:
         scope[_COOKIES] = _parsed(headers.getlist("cookie"))
         VISITOR.set(self._visitor(scope, headers))
         ROLE.set(self._access.role_of(VISITOR.get()))
+        WHO.set(VISITOR.get() or (LOCAL if self._access.open else TOKEN))
         writes = scope["method"] not in READS
         host = _host(headers.get("host", ""))
         if host not in self._access.hosts:
@@ -147,6 +151,7 @@ class Guard:
             given = token.strip()
             if self._access.is_token(given):
                 ROLE.set(TOKEN_ROLE)
+                WHO.set(TOKEN)
                 return True
             ROLE.set("viewer")
             return path == METRICS and self._access.is_metrics_token(given)
@@ -193,7 +198,7 @@ class Guard:
 
 def _own_form(headers: Headers, path: str) -> bool:
     """Whether this is a form of our pages sent without a script; its origin has been checked."""
-    return path in (LOGIN, LOGOUT) or (path.startswith(f"{LABELS}/") and "origin" in headers)
+    return path in (LOGIN, LOGOUT) or (path.startswith(_FORMS) and "origin" in headers)
 
 
 def _log_in_first(scope: Scope) -> str:

@@ -32,6 +32,17 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 
 SHOWN = 3  # metrics in a list
 SIZE = 50  # queries per page
+# What a page says after a change.
+DONE = {
+    "saved": "Title and note were saved.",
+    "tagged": "The tag was added.",
+    "untagged": "The tag was removed.",
+    "pinned": "The run was pinned.",
+    "unpinned": "The pin was removed. Its run is still there.",
+    "deleted": "The run was deleted. You can restore it here.",
+    "restored": "The run was restored.",
+    "rule": "The rule was saved.",
+}
 _WIDTH, _HEIGHT, _EDGE = 96, 18, 3
 
 
@@ -55,12 +66,15 @@ def page(
     *,
     status: int = 200,
     sections: Sequence[Placed] = (),
+    request: Request | None = None,
     **context: Any,
 ) -> Response:
+    """Makes a page. `request`: its address may name a change to confirm (`done`)."""
     from karat import __version__
 
     frame = {"version": __version__, "visitor": VISITOR.get(), "store": store.label if store else ""}
-    named = {"title": title, "sections": sections, **frame, **context}
+    done = None if request is None else DONE.get(request.query_params.get("done", ""))
+    named = {"title": title, "sections": sections, "done": done, **frame, **context}
     return HTMLResponse(redact_known(_templates().get_template(template).render(**named)), status)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from karat.history.changes import DAYS, LONGEST_NOTE, LONGEST_TITLE
 from karat.history.keep import kept_sections
 from karat.history.report import minute
 from karat.history.store import Store
@@ -21,6 +22,7 @@ def run_page(store: Store, request: Request) -> Response:
     head, dataset = row.head, row.head.dataset
     facts = {
         "run": row.id,
+        "system": head.system if row.title else None,
         "saved (UTC)": minute(row.saved_at),
         "branch": head.branch,
         "author": head.author,
@@ -33,9 +35,13 @@ def run_page(store: Store, request: Request) -> Response:
     pinned = [pin.name for pin in store.pins() if pin.kind == "baseline" and pin.run_id != row.id]
     return page(
         "run.html",
-        head.system or head.run,
+        row.title or head.system or head.run,
         store,
+        request=request,
         row=row,
+        longest_title=LONGEST_TITLE,
+        longest_note=LONGEST_NOTE,
+        days=DAYS,
         facts=[(name, str(value)) for name, value in facts.items() if value],
         baseline=pinned[0] if pinned else None,
         sections=place([*verdicts, *with_histograms(store, row, kept_sections(store, row.id))]),
@@ -44,4 +50,4 @@ def run_page(store: Store, request: Request) -> Response:
 
 def pins_page(store: Store, request: Request) -> Response:
     pins = [(pin, store.row(pin.run_id)) for pin in store.pins()]
-    return page("pins.html", "Baselines and anchors", store, pins=pins)
+    return page("pins.html", "Baselines and anchors", store, request=request, pins=pins)
