@@ -389,7 +389,12 @@ OTHER_TOOLS: dict[str, Case] = {
     "convert: no texts for deepeval": converted(LINE, "out.json", to="deepeval", lossy=True),
     "convert: several systems": converted(TWO, to="ragas", lossy=True),
     "convert: no index": converted(ENTRY, "out.json", to="rank-eval"),
-    "convert: a gold set for a run log": converted(LINE, gold="gold.jsonl"),
+    "convert: a gold set for a gold set": converted(ENTRY, gold="gold.jsonl"),
+    "quepid: a judgement of a book is not a number": gold(
+        json.dumps({"query_doc_pairs": [{"query_text": "q", "doc_id": "a", "judgements": [{"rating": "good"}]}]}),
+        "book.json",
+    ),
+    "quepid: a book without a document": gold("query,docid,Ann\nq,,3\n", "book.csv"),
     "convert: a folder that is not empty": converted(ENTRY, ".", to="beir"),
     "convert: a folder to standard output": converted(ENTRY, "-", to="beir"),
 }
