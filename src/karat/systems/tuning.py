@@ -179,7 +179,7 @@ def _sides(
 
     def need(_: Setup) -> Need:
         sized = ("tokens@1",) if budget is not None or metric.budget is not None else ()
-        return Need(lists=prefetch, metrics=(metric, *sized))
+        return Need(lists=prefetch, texts=bool(sized), metrics=(metric, *sized))
 
     def scored(run: Any, **more: Any) -> list[Result]:
         return list(
