@@ -43,7 +43,7 @@ def client(store: Store) -> Client:
 
 
 def status(text: str) -> str:
-    found = re.search(r'<p class="done" role="status">([^<]*)</p>', text)
+    found = re.search(r'<p class="done" role="status"[^>]*>([^<]*)</p>', text)
     return found[1] if found else ""
 
 

@@ -222,6 +222,52 @@ def test_a_list_is_shaped_with_the_keyboard(tab: Page, pages: str) -> None:
     _hold(tab, 390, {"resultTypes": ["violations"], "runOnly": ["color-contrast", "scrollable-region-focusable"]})
 
 
+def test_a_run_is_managed_with_the_keyboard(tab: Page, site: Any) -> None:
+    """Rename, tag, delete, undo; what was done is said where the focus is."""
+    run = site.store.find("n2")
+    narrow = {"resultTypes": ["violations"], "runOnly": ["color-contrast", "scrollable-region-focusable"]}
+
+    def press(what: str, key: str) -> None:
+        tab.locator(what).first.focus()
+        tab.keyboard.press(key)
+
+    def typed(what: str, text: str) -> None:
+        tab.locator(what).first.focus()
+        tab.keyboard.type(text)
+
+    def sent(button: str) -> None:
+        with tab.expect_navigation():
+            press(f"button:has-text('{button}')", "Enter")
+        wait_until(tab, "document.activeElement.getAttribute('role') === 'status'")
+
+    tab.goto(f"{site.url}/runs/{run}")
+    press(".manage summary", "Enter")
+    typed(".manage [name=title]", "First try")
+    typed(".manage [name=note]", "one")
+    tab.keyboard.press("Enter")
+    tab.keyboard.type("two")
+    sent("Save title and note")
+    assert tab.locator("h1").inner_text() == "First try"
+    assert tab.locator(".written").inner_text() == "one\ntwo"
+    typed(".manage [name=tag]", "v2")
+    with tab.expect_navigation():
+        tab.keyboard.press("Enter")
+    assert site.store.row(run).tags == ["n2", "v2"]
+    _hold(tab, 1280, {"resultTypes": ["violations"]})
+    tab.set_viewport_size({"width": 390, "height": 900})
+    _hold(tab, 390, narrow)
+    press(".manage [name=sure]", "Space")
+    sent("Delete")
+    assert site.store.count() == 3
+    tab.emulate_media(color_scheme="dark")
+    for address in ("/deleted", "/audit", "/retention?days=1"):
+        tab.goto(site.url + address)
+        _hold(tab, 390, {"resultTypes": ["violations"]})
+    tab.goto(f"{site.url}/deleted")
+    sent("Restore")
+    assert (tab.locator("h1").inner_text(), site.store.count()) == ("First try", 4)
+
+
 def test_how_a_query_moved(tab: Page, pages: str) -> None:
     tab.goto(f"{pages}/query?query_id=q_000622")
     assert tab.locator("figure polyline").count() == 3  # the rerank lost it for one run
