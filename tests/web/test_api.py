@@ -12,10 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
+import karat
 from karat.history.archive import pack
 from karat.history.folder import FolderStore
+from karat.history.keep import keep_result
 from karat.history.store import Store
-from karat.results.kept_run import KeptRun
+from karat.results.kept_run import FAILED, KeptRun
 from karat.web.api import ENDPOINTS
 from karat.web.labels import LABEL_ENDPOINTS
 from karat.web.order import ORDER_ENDPOINTS
@@ -54,6 +56,54 @@ def test_queries(site: Any) -> None:
     assert (sides["rows"][0]["query_id"], sides["rows"][0]["delta"]) == ("q3", 0.75)
     over = site.get("/query", query_id="q0").json
     assert [point["first_rank"] for point in over["points"]] == [4, 3, 2, 1]
+
+
+def test_hits_of_one_run_and_of_two(site: Any, store: Store) -> None:
+    gold = [{"query_id": "q1", "query": "Who pays?", "gold": ["a"]}]
+    for name, ids in (("h0", "bac"), ("h1", "abd")):
+        log = [{"query_id": "q1", "topk": [{"id": one, "text": f"<b>{one}</b> pays"} for one in ids]}]
+        store.save(keep_result(karat.evaluate(log, gold)), tags=[name])
+    one = site.get("/hits", query_id="q1", run="h0").json
+    assert (one["moved"], [hit["id"] for hit in one["sides"][0]["record"]["hits"]]) == ([], ["b", "a", "c"])
+    both = site.get("/hits", query_id="q1", run=["h0", "h1"]).json
+    assert [tuple(hit.values()) for hit in both["moved"]] == [("a", 2, 1), ("b", 1, 2), ("d", None, 3), ("c", 3, None)]
+    old = site.get("/hits", query_id="q1", run="n0").json["sides"][0]
+    assert (old["kept"], old["record"]) == (False, None)
+    assert site.get("/hits", query_id="q1", run=["h0", "h1", "n0"]).status == 400
+    assert site.get("/hits", query_id="q1", run="nobody").status == 404
+    assert [point["failed"] for point in site.get("/query", query_id="q1", tag="h0").json["points"]] == [True]
+
+
+def test_the_page_of_a_query_names_the_newest_run_that_failed(site: Any, store: Store) -> None:
+    gold = [{"query_id": "q_one", "query": "Who pays?", "gold": ["a"]}]
+    for number, ids in enumerate(("xyz", "ba", "a")):
+        log = [{"query_id": "q_one", "topk": [{"id": one, "text": f"<b>{one}</b> pays"} for one in ids]}]
+        saved = f"2025-07-0{number + 1}T00:00:00.000000Z"
+        store.save(keep_result(karat.evaluate(log, gold)), tags=[f"f{number}"], saved_at=saved)
+    page = site.ask("GET", "/query?query_id=q_one").content.decode()
+    assert f"From run {store.find('f1')[:10]}" in page
+    assert "&lt;b&gt;b&lt;/b&gt;" in page
+    assert "<b>a</b>" not in page
+    store.delete(store.find("f1"))
+    store.delete(store.find("f0"))
+    page = site.ask("GET", "/query?query_id=q_one").content.decode()
+    assert f"From run {store.find('f2')[:10]}" in page
+    assert site.ask("GET", "/query?query_id=q6&run=n0&run=n1&run=n2").status == 400
+
+
+def test_the_page_of_a_query_in_runs_of_earlier_versions(site: Any, store: Store) -> None:
+    """They keep the worst queries only."""
+    gold = [{"query_id": q, "query": "Who pays?", "gold": ["a"]} for q in ("lost", "found")]
+    log = [{"query_id": q, "topk": [{"id": one} for one in ids]} for q, ids in (("lost", "xyz"), ("found", "a"))]
+    new = keep_result(karat.evaluate(log, gold))
+    store.save(KeptRun(new.text, new.rows.drop(FAILED)), tags=["old"])
+    for address in ("/query?query_id=lost", "/query?query_id=lost&run=old"):
+        page = site.ask("GET", address).content.decode()
+        assert "listings" in page
+    page = site.ask("GET", "/query?query_id=found&run=old")
+    assert (page.status, b"listings" in page.content) == (200, False)
+    assert site.get("/runs/old/cases").json["total"] == 1
+    assert b"listings" in site.ask("GET", "/runs/old/triage").content
 
 
 def test_trends_and_pins(site: Any) -> None:

@@ -270,6 +270,7 @@ def check(store: str | None, as_json: bool) -> None:
     from karat.cli.scoring import print_json
     from karat.errors import KaratError
     from karat.files.progress import working
+    from karat.history.hits import check_hits
     from karat.history.store import short
 
     broken: dict[str, str] = {}
@@ -279,6 +280,8 @@ def check(store: str | None, as_json: bool) -> None:
             try:
                 if opened.kept(run_id).id != run_id:
                     broken[run_id] = "the content has changed since it was saved"
+                with opened.transaction() as connection:
+                    check_hits(connection, run_id)
             except KaratError as error:
                 broken[run_id] = str(error)
         left = opened.clean()

@@ -170,6 +170,12 @@ def all_parts(connection: Connection, run_id: str) -> list[StoredPart]:
     return [StoredPart(bytes(content), bytes(keys)) for content, keys in found]
 
 
+def check_hits(connection: Connection, run_id: str) -> None:
+    """Raises InputError if the kept hits of a run are damaged."""
+    for part in all_parts(connection, run_id):
+        _QueryPart(part, f"run {run_id[:10]}")
+
+
 def read_record(connection: Connection, run_id: str, query_id: str, *, texts: bool = True) -> QueryRecord | None:
     """One query of a run; None if the run does not keep its hits, or does not have the query."""
     last = connection.execute("SELECT max(part) FROM hits WHERE run_id = ?", (run_id,)).fetchall()[0][0]

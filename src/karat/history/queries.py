@@ -186,13 +186,19 @@ def columns_of(store: Store, run_id: str, metrics: Sequence[str]) -> pl.DataFram
 def case_of(store: Store, run_id: str, query_id: str) -> dict[str, Any] | None:
     """A query with its gold and hits, as `karat eval triage` shows it; None if its hits were not kept."""
     record = record_of(store, run_id, query_id).record
-    if record is not None and (record.bm25 is not None or store.row(run_id).head.queries <= WORD_SEARCHES):
+    if record is not None and not _has_word_search(store, run_id, record):
         return _plain_case(record)
     found = _read_one(store, run_id, query_id, whole_case=True)
     with _readable(run_id):
         if found is not None and found["case"] is not None:  # with BM25's hits, if there was a corpus
             return msgspec.json.decode(found["case"])  # type: ignore[no-any-return]
     return None if record is None else _plain_case(record)
+
+
+def _has_word_search(store: Store, run_id: str, record: QueryRecord) -> bool:
+    """Whether BM25's hits may be in the file of the run: of very many queries, only the worst were searched."""
+    many = record.bm25 is None and store.row(run_id).head.queries > WORD_SEARCHES
+    return many and record.query_id in store.document(run_id).cases
 
 
 def _plain_case(record: QueryRecord) -> dict[str, Any]:

@@ -66,9 +66,9 @@ def packed_texts(connection: Connection, keys: Iterable[bytes]) -> dict[bytes, b
 def remove_unused(connection: Connection) -> int:
     """Removes texts that no run refers to; returns how many."""
     used: set[bytes] = set()
-    for run_id, part in connection.execute("SELECT run_id, part FROM hits").fetchall():
-        statement = "SELECT keys FROM hits WHERE run_id = ? AND part = ?"
-        used.update(split_keys(bytes(connection.execute(statement, (run_id, part)).fetchall()[0][0])))
+    for (run_id,) in connection.execute("SELECT DISTINCT run_id FROM hits").fetchall():
+        for (keys,) in connection.execute("SELECT keys FROM hits WHERE run_id = ?", (run_id,)).fetchall():
+            used.update(split_keys(bytes(keys)))
     known = connection.execute("SELECT key FROM texts").fetchall()
     unused = [key for (key,) in known if len(key) != 2 * KEY or bytes.fromhex(key) not in used]
     for at in range(0, len(unused), _AT_ONCE):

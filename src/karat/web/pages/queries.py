@@ -54,7 +54,7 @@ def triage_page(store: Store, request: Request) -> Response:
     found = triage_of(store.document(row.id), cases) if cases else None
     blocks: list[Block] = [Text("No failed queries are kept.")]
     if found is not None:
-        blocks = [Text(SIGNS, "note"), *triage_blocks(found)]
+        blocks = [Text(SIGNS, "note"), *triage_blocks(found)[1 if offset else 0 :]]  # the first counts all queries
     return page(
         "triage.html",
         f"Where {row.head.system or row.head.run} fails",
