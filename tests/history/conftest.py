@@ -23,7 +23,16 @@ WORKER = HERE / "worker.py"
 
 @pytest.fixture(autouse=True)
 def _no_other_history(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("KARAT_STORE", "KARAT_BRANCH", "GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME"):
+    for name in (
+        "KARAT_STORE",
+        "KARAT_BRANCH",
+        "GITHUB_HEAD_REF",
+        "GITHUB_REF_NAME",
+        "CI_COMMIT_REF_NAME",
+        "KARAT_AUTHOR",
+        "GITHUB_ACTOR",
+        "GITLAB_USER_LOGIN",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -31,7 +31,7 @@ def exported(tmp_path: Path, made_run: Maker) -> Path:
     said = Judgement(outcome="pass", document='{"schema": "karat/gates/1", "outcome": "pass"}', judged_at=DAY)
     with FolderStore(tmp_path / "first") as store:
         for i in range(3):
-            store.save(made_run(i), branch="main", tags=["a", f"n{i}"], saved_at=DAY, judgements=[said])
+            store.save(made_run(i), branch="main", author="ada", tags=["a", f"n{i}"], saved_at=DAY, judgements=[said])
         (tmp_path / "runs.zip").write_bytes(pack(store, store.ids()))
     return tmp_path / "runs.zip"
 
@@ -41,6 +41,7 @@ def test_runs_go_from_one_history_to_another(store: Store, exported: Path, made_
     assert [one.new for one in import_runs(store, exported, "x")] == [False] * 3
     row = store.row(made_run(1).id)
     assert (row.saved_at, row.head.branch, row.tags, row.outcome) == (DAY, "main", ["a", "n1"], "pass")
+    assert (row.head.author, store.choices().authors) == ("ada", ["ada"])
     assert store.kept(row.id).saved() == made_run(1).saved()
 
 
@@ -79,6 +80,7 @@ def manifest(**fields: Any) -> Callable[[bytes], bytes]:
         (manifest(saved_at="yesterday"), "bad-value"),
         (manifest(saved_at="2025-06-01"), "bad-value"),
         (manifest(tags=["a b"]), "bad-name"),
+        (manifest(author="a\nb"), "bad-name"),
         (manifest(judgements=[{"outcome": "great", "document": "{}", "judged_at": DAY}]), "not-an-archive"),
         (manifest(judgements=[{"outcome": "pass", "document": "no", "judged_at": DAY}]), "not-an-archive"),
         (lambda content: b"{", "not-an-archive"),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import karat
+from karat.files.git import code_author
 from karat.history.keep import kept_sections
 from karat.history.location import open_store
 from karat.history.store import Store
@@ -204,6 +205,25 @@ def test_the_branch_of_a_ci_server(here: Path, karat_command: Command, monkeypat
     monkeypatch.setenv("GITHUB_HEAD_REF", "feature")
     karat_command("eval", OLD, "--gold", GOLD, "--save", "-m", "mrr")
     assert open_store().runs().rows[0].head.branch == "feature"
+
+
+def test_the_author_of_a_run(
+    here: Path, made_run: Callable[..., KeptRun], karat_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variables come first, then the user of git, then the author of the commit."""
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", "/dev/null")
+    assert code_author() == "n"
+    subprocess.run(["git", "config", "user.name", "Zoë Q"], check=True, cwd=here)
+    assert code_author() == "Zoë Q"
+    monkeypatch.setenv("GITHUB_ACTOR", "octo")
+    assert code_author() == "octo"
+    monkeypatch.setenv("KARAT_AUTHOR", "ada")
+    assert karat_command("eval", OLD, "--gold", GOLD, "--resamples", "100", "--save")[0] == 0
+    with open_store() as store:
+        store.save(made_run(1), author="grace")
+    code, out, _ = karat_command("history", "list", "--author", "ada", "--json")
+    assert (code, [row["head"]["author"] for row in json.loads(out)["rows"]]) == (0, ["ada"])
 
 
 def test_trends(kept: Store, karat_command: Command) -> None:

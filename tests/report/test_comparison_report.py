@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -13,12 +14,14 @@ from golden import check
 from karat.report.blocks import Report, Table
 from karat.report.build import evaluation_report
 from karat.report.comparison import comparison_report
+from karat.report.comparison_pictures import LinkedQueries, scatter
 from karat.report.renderers.markdown import render_markdown
 from karat.report.renderers.terminal import render_terminal
 from karat.report.sweep import power_report, sweep_report
 from karat.results.comparison.compare import compare_results
 from karat.results.power import plan
 from karat.results.save import saved_form
+from karat.scoring.metrics.grammar import parse_metric
 from karat.statistics.sampling import Sampling
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
@@ -188,3 +191,28 @@ def test_holm_and_bh_are_named_for_what_they_are_for() -> None:
     assert "Holm: " in text
     assert "BH (Benjamini–Hochberg): " in text
     assert "Holm" not in terminal([one_comparison()])
+
+
+def test_many_pairs_are_drawn_on_a_grid_and_linked_queries_at_their_place() -> None:
+    before = np.arange(3000) / 3000
+    after = np.roll(before, 7)  # seven queries gain nearly everything
+    found = scatter(
+        parse_metric("recall@5"),
+        "a",
+        "b",
+        before,
+        after,
+        LinkedQueries({2999: ("q", "/query"), 5: ("p", "/p")}, "/all"),
+    )
+    assert sum(spot.count for spot in found.spots) == 3000
+    assert len(found.spots) < 500
+    assert [(spot.x, spot.y, spot.count, spot.kind, spot.name) for spot in found.spots if spot.link] == [
+        (0.9997, 0.9973, 1, "lost", "q"),
+        (0.0017, 0.9993, 1, "gained", "p"),
+    ]
+    assert {kind: sum(s.count for s in found.spots if s.kind == kind) for kind in ("gained", "lost")} == {
+        "gained": 7,
+        "lost": 2993,
+    }
+    none = np.array([])
+    assert scatter(parse_metric("recall@5"), "a", "b", none, none).spots == []

@@ -232,3 +232,16 @@ def test_a_trend_has_a_line_per_branch_or_system(site: Any, more: Store) -> None
     assert "<span>hybrid</span>" in by_system
     assert '<option value="system" selected>' in by_system
     assert "fix, hybrid" not in by_system
+
+
+def test_a_deleted_run_is_in_no_table(site: Any, store: Store) -> None:
+    gone = store.find("n1")
+    store.set_title(store.find("n2"), "=better")
+    assert len(table(site, "/runs.csv?sort=recall@5")) == 5
+    store.delete(gone)
+    heads, *rows = table(site, "/runs.csv?sort=recall@5")
+    assert len(rows) == 3
+    assert gone not in [row[0] for row in rows]
+    assert sorted(row[heads.index("title")] for row in rows) == ["", "", "'=better"]
+    assert len(cells(shown(site, "/runs?sort=system"), "recall@5")) == 3
+    assert site.ask("GET", f"/runs/{gone}/queries.csv").status == 404

@@ -132,7 +132,7 @@ class Bars(Figure, frozen=True, tag="bars"):
     scale: Range
 
 
-class Spot(msgspec.Struct, frozen=True):
+class Spot(msgspec.Struct, frozen=True, omit_defaults=True):
     """Queries that have the same two values."""
 
     x: float

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from karat.data.ids import Floats
+from karat.data.ids import Floats, Ints
 from karat.report.blocks import Block, Dot, Dots, Scatter, Spot
 from karat.report.cells import around, difference_cell
 from karat.report.sections.panel import panel_picture
@@ -20,6 +19,7 @@ from karat.scoring.metrics.grammar import parse_metric
 
 _SPOTS = 400  # more are drawn on a grid
 _GRID = 40
+_KINDS: dict[int, Literal["gained", "lost", "same"]] = {1: "gained", 0: "same", -1: "lost"}
 
 
 def differences_picture(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
@@ -73,21 +73,39 @@ def scatter(
 def _spots(before: Floats, after: Floats, higher: bool, linked: LinkedQueries) -> list[Spot]:
     """Groups queries with the same pair of values; many different pairs are drawn on a grid, except linked queries."""
     delta = after - before if higher else before - after
-    kinds = np.where(np.abs(delta) <= SAME, "same", np.where(delta > 0, "gained", "lost")).tolist()
-    pairs = list(zip(before.round(4).tolist(), after.round(4).tolist(), kinds, strict=True))
-    places, apart = Counter(pairs), dict[tuple[float, float, str], list[int]]()
+    kinds = np.where(np.abs(delta) <= SAME, 0, np.sign(delta)).astype(int)
+    x, y = before.round(4), after.round(4)
+    first, place, counts = _places(x, y, kinds)
+    if len(first) <= _SPOTS:
+        own: list[list[int]] = [[] for _ in first]
+        for query in linked.links:
+            own[place[query]].append(query)
+        groups = [(i, n, *_link(queries, n, linked)) for i, n, queries in zip(first, counts, own, strict=True)]
+        return [_spot(x, y, kinds, *group) for group in groups]
+    step = max(float(np.ptp(np.concatenate([before, after]))), SAME) / _GRID
+    rest = np.delete(np.arange(len(before)), list(linked.links))
+    grid_x, grid_y = ((np.round(values[rest] / step) * step).round(4) for values in (before, after))
+    others = kinds[rest]
+    cells, _, counts = _places(grid_x, grid_y, others)
+    spots = [_spot(grid_x, grid_y, others, i, n) for i, n in zip(cells, counts, strict=True)]
+    alone: dict[int, list[int]] = {}
     for query in linked.links:
-        apart.setdefault(pairs[query], []).append(query)
-    if len(places) > _SPOTS:
-        step = max(float(np.ptp(np.concatenate([before, after]))), SAME) / _GRID
-        x, y = ((np.round(values / step) * step).round(4).tolist() for values in (before, after))
-        grid = zip(x, y, kinds, strict=True)
-        places = Counter(place for query, place in enumerate(grid) if query not in linked.links)
-        drawn = [(*place, count, "", "") for place, count in sorted(places.items())]
-        drawn += [(*place, len(queries), *_link(queries, len(queries), linked)) for place, queries in apart.items()]
-    else:
-        drawn = [(*place, n, *_link(apart.get(place, []), n, linked)) for place, n in sorted(places.items())]
-    return [Spot(x, y, count, kind, link, name) for x, y, kind, count, name, link in drawn]
+        alone.setdefault(place[query], []).append(query)
+    return spots + [_spot(x, y, kinds, q[0], len(q), *_link(q, len(q), linked)) for q in alone.values()]
+
+
+def _places(x: Floats, y: Floats, kinds: Ints) -> tuple[list[int], list[int], list[int]]:
+    """Distinct places: a query of each, the place of every query, and how many queries each has."""
+    columns = (np.unique(values, return_inverse=True)[1] for values in (x, y))
+    keys = next(columns) * len(x) + next(columns)
+    _, first, place, counts = np.unique(
+        keys * len(_KINDS) + kinds, return_index=True, return_inverse=True, return_counts=True
+    )
+    return first.tolist(), place.tolist(), counts.tolist()
+
+
+def _spot(x: Floats, y: Floats, kinds: Ints, query: int, count: int, name: str = "", link: str = "") -> Spot:
+    return Spot(float(x[query]), float(y[query]), count, _KINDS[int(kinds[query])], link, name)
 
 
 def _link(queries: Sequence[int], count: int, linked: LinkedQueries) -> tuple[str, str]:

@@ -98,7 +98,18 @@ def runs_csv(store: Store, request: Request) -> Response:
     asked = asked_of(request, ListRuns)
     first = _found(store, asked, None, _AT_ONCE)
     columns = _columns(request, first.rows)
-    told = ("run", "saved_at", "system", "branch", "author", "code_version", "dataset", "dataset_version", "queries")
+    told = (
+        "run",
+        "title",
+        "saved_at",
+        "system",
+        "branch",
+        "author",
+        "code_version",
+        "dataset",
+        "dataset_version",
+        "queries",
+    )
     titles = [*told, "tags", "pins", "gates", *columns]
     return csv_file("runs", titles, _lines(store, asked, first, columns), store.count(asked.filter()), _MOST_ROWS)
 
@@ -107,7 +118,15 @@ def _lines(store: Store, asked: ListRuns, page: Page, columns: Sequence[str]) ->
     while True:
         for row in page.rows:
             head, means = row.head, {name: measure.mean for name, measure in row.measures.items()}
-            told = [row.id, row.saved_at, head.system or head.run, head.branch, head.author, head.code_version]
+            told = [
+                row.id,
+                row.title,
+                row.saved_at,
+                head.system or head.run,
+                head.branch,
+                head.author,
+                head.code_version,
+            ]
             about = [head.dataset.name, head.dataset.version, head.queries, " ".join(row.tags)]
             pins = " ".join(pin.name for pin in row.pins)
             yield [*told, *about, pins, row.outcome, *(means.get(name) for name in columns)]
