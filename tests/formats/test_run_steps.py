@@ -151,3 +151,29 @@ def test_a_log_without_ids_is_matched_by_normalised_text(tmp_path: Path) -> None
     )
     with refused("duplicate-query", query="g1"):
         karat.evaluate(again, gold)
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        [{"query_id": "q1", "error": "timeout"}],
+        [{"query_id": "q1", "topk": None, "error": {"code": 504}}],
+        [{"query_id": "q1", "steps": [], "error": "timeout"}],
+        [{"query_id": "q1", "steps": [{"query": "a", "error": "timeout"}], "error": "timeout"}],
+        [{"query_id": "q1", "step": 1, "error": "timeout"}, {"query_id": "q1", "step": 2, "error": "timeout"}],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_line_with_an_error_needs_no_list(failed: list[Any], first: bool, tmp_path: Path) -> None:
+    """As loggers write it, also in the first line."""
+    good = [{"query_id": "q2", "topk": ["x"]}]
+    path = written(tmp_path / "run.jsonl", [*failed, *good] if first else [*good, *failed])
+    result = karat.evaluate(path, GOLD, ["recall@5"])
+    assert (result.audit["failed_queries"], result.audit["missing_queries"]) == (1, 1)
+
+
+def test_a_search_that_failed_found_nothing(tmp_path: Path) -> None:
+    steps = [{"query": "one", "topk": ["a"]}, {"query": "two", "error": "timeout"}]
+    path = written(tmp_path / "run.jsonl", [{"query_id": "q1", "steps": steps}])
+    assert karat.evaluate(path, GOLD, ["steps", "wasted_steps"]).score("wasted_steps")["q1"] == 1.0

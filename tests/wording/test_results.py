@@ -96,6 +96,16 @@ SETTINGS: dict[str, Case] = {
     "a rule without a value": evaluate(no_answer="type"),
     "a rule about forbidden hits without an operator": evaluate(forbid=["tenant"]),
     "a rule with two numbers": evaluate(forbid=["level > 1, 2"]),
+    **{
+        f"a rule about {what}": evaluate(
+            [{"query_id": "q1", "topk": [{"chunk_id": "a", **hit}]}], [{"query_id": "q1", "gold": ["a"]}], forbid=[rule]
+        )
+        for what, rule, hit in (
+            ("a misspelled field", "tenannt = acme", {"tenant": "acme"}),
+            ("a field that no hit has", "tenant = acme", {}),
+            ("texts that are not numbers", "level > 3", {"metadata": {"level": "high"}}),
+        )
+    },
     "a rule that fits nothing": evaluate(gold=[{"query_id": "q1", "gold": ["a"], "type": "x"}], no_answer="type=Null"),
     "a rule that contradicts gold": evaluate(gold=[{"query_id": "q1", "gold": ["a"], "type": "x"}], no_answer="type=x"),
     "a variant of an unknown query": evaluate(

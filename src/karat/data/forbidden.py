@@ -1,14 +1,15 @@
 """Which hits a query must not get: ids in its gold entry (`forbidden`), and rules about the metadata of hits.
 
 A rule compares a field of a hit's metadata with a value, or with a field of the query: `tenant != query.tenant`,
-`expires < query.as_of`, `licence = internal, nda`. A hit for which a rule holds is forbidden. If a field has several
-values, `=` holds if one of them is equal, and `!=` if none is.
+`expires < query.as_of`, `licence = internal, nda`, or with several of them: `tenant != query.tenant, shared`. A hit for
+which a rule holds is forbidden. If a field has several values, `=` holds if one of them is equal, and `!=` if none is.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,17 +25,17 @@ from karat.errors import ConfigError
 _RULE = re.compile(r"\s*([\w.\-]+)\s*(!=|<=|>=|=|<|>|\bnot\s+in\b|\bin\b)\s*(.+?)\s*", re.DOTALL)
 _QUERY = re.compile(r"query\.([\w.\-]+)")
 _COLUMNS = ("source", "doc_version")
+_ABSENT = object()  # the hit has no such field
 _WORDS = {"in": "=", "not in": "!="}
 _EXAMPLE = "such as tenant != query.tenant, expires < query.as_of, or licence = internal"
 
 
 class ForbidRule(NamedTuple):
-    """A hit is forbidden if its `field` compares so with the values, or with the query's field."""
+    """A hit is forbidden if its `field` compares so with the values; `query.NAME` is a field of the query."""
 
     field: str
     operator: str
     values: tuple[str, ...]
-    of_query: str | None  # field of the query; None: the values
 
     @property
     def column(self) -> str:
@@ -42,8 +43,16 @@ class ForbidRule(NamedTuple):
         return self.field if self.field in _COLUMNS else METADATA
 
     def __str__(self) -> str:
-        value = ", ".join(self.values) if self.of_query is None else f"query.{self.of_query}"
-        return f"{self.field} {self.operator} {value}"
+        return f"{self.field} {self.operator} {', '.join(self.values)}"
+
+    def wanted(self, gold: Gold) -> list[tuple[str, ...] | None]:
+        """What the field is compared with, for each query; None if the query lacks a field."""
+        named = [
+            attribute(gold, part[1]) if (part := _QUERY.fullmatch(value)) is not None else [value] * len(gold.queries)
+            for value in self.values
+        ]
+        texts = (list(map(_texts, row)) for row in zip(*named, strict=True))
+        return [None if None in row else tuple(text for one in row for text in one or ()) for row in texts]
 
 
 class CheckedHits(msgspec.Struct, frozen=True):
@@ -51,6 +60,7 @@ class CheckedHits(msgspec.Struct, frozen=True):
 
     forbidden: Bools
     unknown: Bools
+    used: frozenset[ForbidRule]  # rules that could check a hit, or whose field some hit has without a value
 
 
 def read_rules(texts: Iterable[str]) -> tuple[ForbidRule, ...]:
@@ -72,12 +82,10 @@ def read_rule(text: str) -> ForbidRule:
         )
     field, operator, value = found.groups()
     operator = _WORDS.get(" ".join(operator.split()), operator)
-    if (query := _QUERY.fullmatch(value)) is not None:
-        return ForbidRule(field, operator, (), query[1])
     values = tuple(part.strip() for part in value.split(","))
     if not all(values) or (operator not in ("=", "!=") and len(values) > 1):
         raise ConfigError(f"cannot read the rule {text!r}", code="bad-rule", expected="one value", hint=_EXAMPLE)
-    return ForbidRule(field, operator, values, None)
+    return ForbidRule(field, operator, values)
 
 
 def check_rules(
@@ -85,13 +93,12 @@ def check_rules(
 ) -> CheckedHits:
     """Checks hits by rules. `columns`: a column of the hits; `query`: the row of each hit's query in the gold set."""
     forbidden, unknown = np.zeros(len(query), np.bool_), np.zeros(len(query), np.bool_)
+    used = set[ForbidRule]()
     for rule in rules:
-        if rule.column == METADATA:
-            values, of_hit = _numbered(_value(one, rule.field) for one in columns(METADATA))
-        else:
-            values, of_hit = _numbered(map(_texts, columns(rule.column)))
-        named = None if rule.of_query is None else attribute(gold, rule.of_query)
-        wanted, rows = _numbered([rule.values] * len(gold.queries) if named is None else map(_texts, named))
+        said = columns(rule.column)
+        said = [_value(one, rule.field) for one in said] if rule.column == METADATA else said
+        values, of_hit = _numbered(map(_texts, said))
+        wanted, rows = _numbered(rule.wanted(gold))
         of_query = rows[query]
         # Many hits have the same values: each pair is compared once.
         pairs, which = np.unique(of_hit * len(wanted) + of_query, return_inverse=True)
@@ -99,7 +106,10 @@ def check_rules(
         verdicts = [holds(values[pair // len(wanted)], wanted[pair % len(wanted)]) for pair in pairs.tolist()]
         forbidden |= np.array([verdict is True for verdict in verdicts], np.bool_)[which]
         unknown |= np.array([verdict is None for verdict in verdicts], np.bool_)[which]
-    return CheckedHits(forbidden, unknown & ~forbidden)
+        null = rule.column == METADATA and None in said
+        if null or any(verdict is not None for verdict in verdicts):
+            used.add(rule)
+    return CheckedHits(forbidden, unknown & ~forbidden, frozenset(used))
 
 
 def named_forbidden(gold: Gold, query: Ints, ids: Ids, docs: Callable[[Ints], Ids]) -> Bools:
@@ -130,20 +140,28 @@ def _listed(gold: Gold, column: list[Any]) -> tuple[list[str], Ints]:
     return cache[FORBIDDEN]
 
 
-def _value(metadata: Any, field: str) -> tuple[str, ...] | None:
-    """The values of a field, which may be in an inner object; None where the hit has none."""
+def fields_of(metadata: Iterable[Any]) -> frozenset[str]:
+    """Names of fields that hits have."""
+    opened = (_opened(one) for one in metadata)
+    return frozenset(name for one in opened if isinstance(one, dict) for name in one)
+
+
+def _opened(metadata: Any) -> Any:
+    """The object, where a table has it as text."""
     if isinstance(metadata, str) and metadata.startswith("{"):
-        try:
-            metadata = msgspec.json.decode(metadata)
-        except msgspec.DecodeError:
-            return None
-    if not isinstance(metadata, dict):
-        return None
-    if field in metadata:
-        return _texts(metadata[field])
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(metadata)
+    return metadata
+
+
+def _value(metadata: Any, field: str) -> Any:
+    """A field of a hit, which may be in an inner object; `_ABSENT` where the hit has no such field."""
+    metadata = _opened(metadata)
+    if isinstance(metadata, dict) and field in metadata:
+        return metadata[field]
     for name in field.split("."):
-        metadata = metadata.get(name) if isinstance(metadata, dict) else None
-    return _texts(metadata)
+        metadata = metadata.get(name, _ABSENT) if isinstance(metadata, dict) else _ABSENT
+    return metadata
 
 
 def _texts(value: Any) -> tuple[str, ...] | None:
@@ -153,7 +171,7 @@ def _texts(value: Any) -> tuple[str, ...] | None:
     """
     if isinstance(value, (list, tuple, set)):
         return tuple(text for one in value for text in _texts(one) or ())
-    if value is None or isinstance(value, dict):
+    if value is None or value is _ABSENT or isinstance(value, dict):
         return None
     if isinstance(value, bool):
         return ("true" if value else "false",)

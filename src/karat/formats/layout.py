@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from karat.data.hits import OPTIONAL_COLUMNS
+from karat.data.hits import METADATA, OPTIONAL_COLUMNS
 from karat.data.ids import Bools, Floats, Ints, Packed, Seen, take_list
 from karat.errors import ConfigError, InputError, did_you_mean, shorten
 from karat.formats.base import Source
@@ -79,6 +79,8 @@ class Layout:
             if name not in found and usual in said and usual not in taken and not self._renamed(usual):
                 found[name] = name
                 taken.add(usual)
+        if METADATA in columns and METADATA not in taken and nested is None:  # then all columns are metadata
+            found |= {name: name for name in schema if name not in found and name not in taken}
         return found
 
     def may_say(self, schema: Mapping[str, pl.DataType], column: str) -> bool:

@@ -15,6 +15,7 @@ from karat.data.audit import Audit
 from karat.data.gold import Gold
 from karat.data.hits import (
     DISTANCE,
+    METADATA,
     OPTIONAL_COLUMNS,
     OTHER_LISTS,
     SEARCHES,
@@ -45,7 +46,7 @@ from karat.formats.records import (
 )
 from karat.formats.run_parts import Slice, SystemRecords
 from karat.formats.run_records import RunRecord, slim_record
-from karat.formats.run_steps import RunDecoder, has_steps, join_steps
+from karat.formats.run_steps import DescribedDecoder, RunDecoder, has_steps, join_steps
 
 _SLICE_HITS = 32_000
 _NOTED = 100
@@ -274,7 +275,7 @@ class RunLog(Run):
     def _parts(self, columns: frozenset[str], lists: frozenset[str]) -> Iterator[SystemRecords]:
         """All records, with the requested lists."""
         if not isinstance(self._records, Source):
-            yield from self._decoded(enumerate(self._records, 1), RunDecoder(RunRecord))
+            yield from self._decoded(enumerate(self._records, 1), _whole_decoder(columns))
             return
         parts = self._parts_of(self._records, self._decoder(columns, lists))
         yield from read_ahead(parts) if self._records.reads_ahead else parts
@@ -292,11 +293,11 @@ class RunLog(Run):
         if isinstance(self._records, Source):
             entries = zip(repeat(None), self._records.lines_at(places), strict=False)
             return self._decoded(entries, self._decoder(columns, frozenset()), places)
-        return self._decoded(((at + 1, self._records[at]) for at in places.tolist()), RunDecoder(RunRecord))
+        return self._decoded(((at + 1, self._records[at]) for at in places.tolist()), _whole_decoder(columns))
 
     def _decoder(self, columns: frozenset[str], lists: frozenset[str]) -> RecordDecoder[Any]:
         if columns & OPTIONAL_COLUMNS:
-            return RunDecoder(RunRecord)
+            return _whole_decoder(columns)
         wanted = lists | {self._hits}
         by_step = STEPS in columns or any(name in (STEPS, SEARCHES) or step_of(name) is not None for name in wanted)
         named = wanted.intersection(OTHER_LISTS) | ({STEPS} if by_step else frozenset())
@@ -361,6 +362,11 @@ class RunLog(Run):
                 _note(noted.setdefault(name, []), values)
         except RecursionError as error:  # comparing recurses as deep as the values
             raise refusal(error, self.label, part.lines[0]) from error
+
+
+def _whole_decoder(columns: frozenset[str]) -> RunDecoder:
+    """Reads all fields of a hit."""
+    return DescribedDecoder(RunRecord) if METADATA in columns else RunDecoder(RunRecord)
 
 
 def _key(column: str) -> bytes:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from karat.data.hits import STEPS
+from karat.data.hits import METADATA, OTHER_LISTS, STEPS
 from karat.errors import InputError, shorten
 from karat.formats.json_lines import LineTable
 from karat.formats.records import RecordDecoder, column, decode_record
 from karat.formats.run_parts import SystemRecords
-from karat.formats.run_records import RunRecord, RunStep, union_of
+from karat.formats.run_records import Hit, RunRecord, RunStep, union_of
 
 _BATCH = 1000
+TOPK = "topk"
+_LISTS = (TOPK, *OTHER_LISTS)
+_LISTLESS = re.compile(r"Object missing required field `topk`|Expected `array`, got `null` - at `\$\S*\.topk`")
 
 
 class _OnlySteps(msgspec.Struct):
@@ -23,27 +27,91 @@ class _OnlySteps(msgspec.Struct):
 
 
 class RunDecoder(RecordDecoder[Any]):
-    """Decodes lines of a run log. A line with steps needs no `topk`: it is their union."""
+    """Decodes lines of a run log. A line with steps needs no `topk`: it is their union. If it failed, it needs none."""
 
     def decode(self, raw: bytes) -> Any:
         try:
             return super().decode(raw)
         except msgspec.ValidationError as error:
-            made = _with_union(msgspec.json.decode(raw)) if "required field `topk`" in str(error) else None
+            made = _with_lists(msgspec.json.decode(raw)) if _LISTLESS.match(str(error)) else None
             if made is None:
                 raise
             return super().decode(msgspec.json.encode(made))
 
     def convert(self, value: object) -> Any:
-        return super().convert(_with_union(value) or value)
+        return super().convert(_with_lists(value) or value)
 
 
-def _with_union(value: Any) -> dict[str, Any] | None:
-    """A record with a final list, if it only has steps."""
-    if not isinstance(value, dict) or "topk" in value or STEPS not in value:
+class DescribedDecoder(RunDecoder):
+    """The same, where all other fields of a hit belong to its metadata."""
+
+    def decode(self, raw: bytes) -> Any:
+        record = super().decode(raw)
+        made = _described(msgspec.json.decode(raw))
+        return record if made is None else super().convert(made)
+
+    def convert(self, value: object) -> Any:
+        made = _described(value) if isinstance(value, dict) else None
+        return super().convert(value if made is None else made)
+
+    def decode_known_lines(self, block: bytes) -> list[Any] | None:
         return None
-    steps = msgspec.convert({STEPS: value[STEPS]}, _OnlySteps).steps
-    return {**value, "topk": union_of(steps, value.get("score_order"))}
+
+
+_OWN_FIELDS = frozenset(Hit.__struct_fields__)
+
+
+def _described(value: dict[str, Any]) -> dict[str, Any] | None:
+    """A record whose hits have all of their other fields in `metadata`; None if they have no others."""
+    made = {name: hits for name in _LISTS if (hits := _with_metadata(value.get(name))) is not None}
+    steps = value.get(STEPS)
+    if isinstance(steps, list):
+        inner = [_described(step) if isinstance(step, dict) else None for step in steps]
+        if any(inner):
+            made[STEPS] = [one or step for one, step in zip(inner, steps, strict=True)]
+    return {**value, **made} if made else None
+
+
+def _with_metadata(hits: Any) -> list[Any] | None:
+    if not isinstance(hits, list):
+        return None
+    others = [hit.keys() - _OWN_FIELDS if isinstance(hit, dict) else None for hit in hits]
+    if not any(others):
+        return None
+    return [_moved(hit, names) if names else hit for hit, names in zip(hits, others, strict=True)]
+
+
+def _moved(hit: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    inner = hit.get(METADATA)
+    kept = {name: value for name, value in hit.items() if name not in names}
+    if inner is not None and not isinstance(inner, dict):
+        return hit
+    return {**kept, METADATA: {**{name: hit[name] for name in names}, **(inner or {})}}
+
+
+def _with_lists(value: Any) -> dict[str, Any] | None:
+    """A record with all lists that it needs: the union of its steps, and empty ones where something failed. None if
+    they are missing without a reason."""
+    if not isinstance(value, dict):
+        return None
+    steps = value.get(STEPS)
+    if isinstance(steps, list) and any(map(_failed, steps)):
+        value = {**value, STEPS: [{**step, TOPK: []} if _failed(step) else step for step in steps]}
+    elif TOPK in value and not _failed(value):
+        return None
+    if value.get(TOPK) is not None:
+        return {**value}
+    if _failed(value) and not value.get(STEPS):
+        return {**value, TOPK: []}
+    if STEPS not in value:
+        return None
+    found = msgspec.convert({STEPS: value[STEPS]}, _OnlySteps).steps
+    return {**value, TOPK: union_of(found, value.get("score_order"))}
+
+
+def _failed(value: Any) -> bool:
+    """Whether a record or a step has an error instead of a list."""
+    return isinstance(value, dict) and value.get(TOPK) is None and bool(value.get("error"))
 
 
 class _Steps:

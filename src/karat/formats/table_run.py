@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from karat.data.audit import Audit
-from karat.data.hits import OPTIONAL_COLUMNS, OTHER_TIMES, Hits, Run
+from karat.data.hits import METADATA, OPTIONAL_COLUMNS, OTHER_TIMES, Hits, Run
 from karat.data.ids import Floats, Ints
 from karat.errors import InputError
 from karat.formats.base import SWAPPED, Source
@@ -163,8 +163,22 @@ def _hit_columns(table: CheckedTable, columns: frozenset[str]) -> Hits:
         score=table.numbers(table.find("score")),
         rank=table.numbers(table.find("rank")),
         docs=None if doc is None else table.texts(doc).fill_null(""),
-        columns={c: table.texts(c).to_list() for c in columns & OPTIONAL_COLUMNS & set(table.frame.columns)},
+        columns=_described(table, columns),
     )
+
+
+def _described(table: CheckedTable, columns: frozenset[str]) -> dict[str, list[Any]]:
+    """The requested columns. If none is named `metadata`, all columns together are the metadata of a hit."""
+    frame = table.frame
+    found = {c: table.texts(c).to_list() for c in columns & (OPTIONAL_COLUMNS - {METADATA}) & set(frame.columns)}
+    if METADATA not in columns:
+        return found
+    names = [METADATA] if METADATA in frame.columns else [name for name in frame.columns if name != LISTS]
+    values = [frame[name].to_list() for name in names]
+    rows = (
+        values[0] if names == [METADATA] else [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+    )
+    return found | {METADATA: rows}
 
 
 def _with_times(hits: Hits, times: Floats) -> Hits:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from karat.errors import shorten
 from karat.errors.spelling import spell
+from karat.results.analyses.forbidden import Leaks
 from karat.results.diagnosis.finding import Finding
 from karat.results.numbers import counted
 from karat.results.summary import is_outage
@@ -24,6 +25,7 @@ _SHOWN = 60  # characters of an id
 
 # Findings about the data itself, by code: they come before all others.
 READ_FIRST = {
+    "leaks": "Some queries get hits that they must not get.",
     "lost_queries": "Many queries failed or are missing.",
     "empty_lists": "Many result lists are empty.",
     "near_queries": "Some queries of the run differ from those of the gold set only in the spelling of the id.",
@@ -37,7 +39,12 @@ READ_FIRST = {
 def warnings_of(result: Result) -> list[Finding]:
     """What a reader must know before any number: failed or missing queries, and doubts about ids and order."""
     told = _told(result)
-    found = {"lost_queries": _lost(result), "empty_lists": _empty(result), "near_queries": _near_queries(result)}
+    found = {
+        "leaks": _leaks(result),
+        "lost_queries": _lost(result),
+        "empty_lists": _empty(result),
+        "near_queries": _near_queries(result),
+    }
     texts = {code: text for code, text in found.items() if text is not None} | _doubt_texts(told)
     ways = {"lost_queries": _again(result), "unmatched_ids": what_to_do(told)}
     unsure = {"empty_lists", *({"unmatched_ids"} if told.ids is not None and not told.ids.sure else ())}
@@ -57,6 +64,19 @@ def warnings_of(result: Result) -> list[Finding]:
 def read_first(result: Result) -> list[str]:
     """The warnings, a sentence or two each."""
     return [found.evidence for found in warnings_of(result)]
+
+
+def _leaks(result: Result) -> str | None:
+    """Say that there are forbidden hits: one is enough."""
+    found = result.analyses.found.get("forbidden")
+    if not isinstance(found, Leaks) or not found.leaked:
+        return None
+    first = found.examples[0]
+    hit = shorten(first.hits[0], _SHOWN)
+    return (
+        f"{found.leaked:,} of {counted(found.queries.n)} got a forbidden hit among the first {found.k}, such as {hit} "
+        f"for {shorten(first.query, _SHOWN)}."
+    )
 
 
 def _again(result: Result) -> list[str]:
@@ -311,9 +331,19 @@ def gate_notes(result: Result, most: float) -> list[str]:
     unsure = doubts.ids if doubts.ids is not None and not doubts.ids.sure else None
     near = doubts.near if doubts.near is not None and doubts.near.share <= most else None
     order = doubts.order if doubts.order is not None and not doubts.order.sure else None
-    texts = filter(None, (_empty(result), _near_queries(result), lost_in_short(result)))
+    texts = filter(None, (_empty(result), _near_queries(result), lost_in_short(result), _unchecked(result)))
     deep = too_deep(result)
     return [*map(spell, texts), *doubt_text(Doubts(unsure, near, order=order)), *([deep] if deep else [])]
+
+
+def _unchecked(result: Result) -> str | None:
+    """Say that rules of `--forbid` could not check some hits: that none is forbidden says nothing about them."""
+    hits = result.audit["unchecked_hits"]
+    return (
+        f"{counted(hits, 'hit')} could not be checked for --forbid: a field is missing or cannot be compared."
+        if hits
+        else None
+    )
 
 
 # Short texts about queries that were not scored normally.

@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from karat.data.audit import Audit
 from karat.data.corpus import DescribedRun
+from karat.data.forbidden import read_rules
 from karat.data.gold import Gold
 from karat.data.hits import LentRun, NoLists, Run, Ungrouped, is_other_list
 from karat.data.ids import DocRule
 from karat.data.normal_ids import IdNormalizer, NormalizedRun, near_queries
 from karat.data.passages.resolve import in_corpus, resolve
-from karat.errors import InputError, NoOverlap, shorten
+from karat.errors import InputError, NoOverlap, did_you_mean, shorten
 from karat.formats.spill import HeldRun, Spilling
 from karat.results.analyses.base import Consumer, needs_of_analyses
 from karat.results.bm25_baseline import NoWordSearch, WordSearch, mark_depth
@@ -30,6 +31,7 @@ from karat.scoring.doubts import judge_doubts
 from karat.scoring.engines.base import Engine, Local
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
+from karat.scoring.metrics.forbidden import RuleUse
 from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.name_watch import LOOKED
 from karat.scoring.one_pass import Golds, PassRequest
@@ -44,6 +46,8 @@ KEEP_LISTS = 20_000  # up to this many queries, lists to show are kept during th
 KEEP_IDS = 1_000_000  # up to this many queries, ids and scores of lists can be kept (`Need.every`)
 _NO_SCORE = "log the score of each hit, or remove the threshold (--min-score)"
 _NO_RANK = "name the score column (--map score=COLUMN), or use --scores as-listed if rows are in ranking order"
+_NO_FIELD = "log it for each hit (null where a document has none), or pass a corpus that has it (--corpus)"
+_NOT_COMPARED = "its values cannot be compared with those of the rule, or queries lack theirs"
 _NO_VERSION = "log the doc_version of each hit, or pass a corpus that has it (--corpus)"
 
 
@@ -93,6 +97,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         _refuse_unscored(systems.values(), run.label, request.own)
         _refuse_scoreless(systems.values(), run.label, self.rules, request.own)
         _refuse_undated(systems.values(), run.label, request.own)
+        _refuse_unchecked(systems.values(), run.label, self.rules)
         systems, no_bm25 = self._with_lent(systems, views, golds)
         systems = {system: self._counted(measured) for system, measured in systems.items()}
         opened = {system: measured.opened for system, measured in systems.items()}
@@ -393,3 +398,18 @@ def _refuse_undated(systems: Collection[RunData], run: str, own: View) -> None:
         if measured.odd_version is not None:
             raise measured.odd_version.error(run)
     raise NoVersions("no hit has a version", file=run, field="doc_version", hint=_NO_VERSION)
+
+
+def _refuse_unchecked(systems: Collection[RunData], run: str, rules: Rules) -> None:
+    """Raise for a rule of `--forbid` that could check no hit of any system: finding nothing would prove nothing."""
+    use = RuleUse()
+    for measured in systems:
+        use |= measured.rule_use
+    for rule in read_rules(rules.forbid):
+        if rule in use.used or not any(table.depth.any() for one in systems for table in one.tables.values()):
+            continue
+        names = sorted({*use.fields} - {rule.field})
+        known = did_you_mean(rule.field, names) or (f"hits have: {', '.join(names[:10])}" if names else _NO_FIELD)
+        what = f"no hit could be checked by the rule '{rule}'"
+        hint = _NOT_COMPARED if rule.field in use.fields else f"no hit has {rule.field}; {known}"
+        raise InputError(what, code="no-field", file=run, field=rule.field, hint=hint)

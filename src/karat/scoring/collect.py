@@ -17,6 +17,7 @@ from karat.scoring.dates import OddVersion
 from karat.scoring.doubts import SeenScores
 from karat.scoring.judged import judge_missing
 from karat.scoring.list_hashes import DEPTHS
+from karat.scoring.metrics.forbidden import RuleUse
 from karat.scoring.name_watch import SeenNames
 from karat.scoring.one_pass import Golds, Part, PassRequest, measured_missing
 from karat.scoring.overlap import ThereFlags
@@ -38,6 +39,7 @@ class RunData(Bulk, frozen=True):
     values: Columns  # metrics that need the hits, NaN where undefined
     votes: Columns
     lacking: dict[str, str] = {}
+    rule_use: RuleUse = RuleUse()
     facts: dict[str, list[Any]] = {}
     stages: dict[str, Floats] = {}
     names: SeenNames = msgspec.field(default_factory=SeenNames)
@@ -84,6 +86,7 @@ class _Collector:
         self.seen_rows: dict[View, Any] = {}
         self.first: Part | None = None
         self.lacking: dict[str, str] = {}
+        self.rule_use: RuleUse = RuleUse()
         self.facts: dict[str, list[Any]] = {}
         self.stages: dict[str, Floats] = {}
         self.names, self.slopes = SeenNames(), SeenScores()
@@ -117,6 +120,7 @@ class _Collector:
 
     def _add_own(self, part: Part, rows: Ints) -> None:
         self.lacking |= part.lacking
+        self.rule_use |= part.rule_use
         for name, said in part.facts.items():
             column = self.facts.setdefault(name, [None] * self.size)
             for row, value in zip(rows.tolist(), said, strict=True):
@@ -161,6 +165,7 @@ class _Collector:
             values=self.values,
             votes=self.votes,
             lacking=self.lacking,
+            rule_use=self.rule_use,
             facts=self.facts,
             stages=self.stages,
             names=self.names,

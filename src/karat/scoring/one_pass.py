@@ -22,7 +22,7 @@ from karat.scoring.judged import Judged, Rules
 from karat.scoring.list_hashes import DEPTHS, list_hashes
 from karat.scoring.metrics.base import INFINITE, Metric
 from karat.scoring.metrics.evidence import LOOKED, Covering
-from karat.scoring.metrics.forbidden import LEAKS, leaks
+from karat.scoring.metrics.forbidden import LEAKS, RuleUse, leaks, rule_use
 from karat.scoring.metrics.searches import SEARCHED, searched
 from karat.scoring.name_watch import NameWatch, SeenNames
 from karat.scoring.overlap import ReturnedNames
@@ -119,6 +119,7 @@ class Part(Bulk, frozen=True):
     lists: Hits | None = None  # the first hits of each query, in ranking order
     opened: dict[Level, OpenPart] = {}
     returned: tuple[Ints, Ints, Ints] | None = None  # what `ReturnedNames` found
+    rule_use: RuleUse = RuleUse()  # of rules about forbidden hits
     notes: Any = None  # for `Run.take_notes`, where a worker read the run
 
 
@@ -200,6 +201,7 @@ class Kernel:
             lists=_top(own, request.lists, texts=request.texts) if request.lists else None,
             opened={level: OpenPart.of(judged[request.own.but(level=level)]) for level in request.open_levels},
             returned=None if returned is None else returned.taken(),
+            rule_use=rule_use(own, request.views[request.own], part.audits[request.own]),
         )
 
 

@@ -88,10 +88,74 @@ def test_what_cannot_be_checked_is_counted() -> None:
     assert result.audited["unchecked_hits"] == 3
 
 
-def test_without_the_field_it_is_not_measured() -> None:
+@pytest.mark.parametrize("rule", ["tenannt != query.tenant", "tenant > 3", "owner = me"])
+def test_a_rule_that_checks_nothing_is_refused(rule: str) -> None:
+    """Else a misspelled field would prove that nothing leaks."""
+    with pytest.raises(KaratError) as caught:
+        karat.gate(*world(10, 2), ["forbidden@10 <= 0"], forbid=[TENANT, rule])
+    assert (caught.value.code, caught.value.exit_code, caught.value.field) == ("no-field", 2, rule.split()[0])
+
+
+def test_a_field_that_no_hit_has_a_value_for() -> None:
+    """A rare field: null says that a document has none."""
+    run, gold = world(10, 0)
+    run[3]["topk"][0]["metadata"]["licence"] = None
+    assert found(run, gold, forbid=["licence = nda"]).leaked == 0
+
+
+def test_own_documents_and_shared_ones() -> None:
     run, gold = world(10, 2)
-    result = karat.evaluate(run, gold, ["recall@5"], forbid=["owner = me"], analyses=True)
-    assert "metadata" in result.analyses.lacking["forbidden"]
+    for line in run[:1] + run[4:6]:
+        line["topk"][1]["metadata"]["tenant"] = "shared"
+    assert found(run, gold, forbid=[TENANT]).leaked == 4
+    leaks = found(run, gold, forbid=["tenant not in query.tenant, shared"])
+    assert (leaks.leaked, leaks.examples[0].query) == (1, "q1")
+    assert leaks.rules == ["tenant not in query.tenant, shared"]
+
+
+def written(folder: Path, name: str) -> Path:
+    """The same leak, with the tenant where such files have it."""
+    import polars as pl
+
+    hits = [{"chunk_id": "a", "tenant": "acme"}, {"chunk_id": "b", "tenant": "globex"}]
+    rows = pl.DataFrame([{"query_id": "q", **hit, "rank": rank} for rank, hit in enumerate(hits, 1)])
+    path = folder / name
+    if name.endswith(".csv"):
+        rows.write_csv(path)
+    elif name == "hits.parquet":
+        rows.write_parquet(path)
+    elif name == "lists.parquet":
+        pl.DataFrame({"query_id": ["q"], "topk": [hits]}).write_parquet(path)
+    elif name == "objects.parquet":
+        rows.select("query_id", "chunk_id", pl.struct("tenant").alias("metadata")).write_parquet(path)
+    else:
+        steps = {"steps": [{"topk": hits[:1]}, {"topk": hits[1:]}]}
+        path.write_text(json.dumps({"query_id": "q", **(steps if name == "steps.jsonl" else {"topk": hits})}) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    "name", ["run.jsonl", "steps.jsonl", "run.csv", "hits.parquet", "lists.parquet", "objects.parquet"]
+)
+def test_every_field_of_a_hit_is_metadata(tmp_path: Path, name: str) -> None:
+    gold = [{"query_id": "q", "gold": ["a"], "tenant": "acme"}]
+    verdict = karat.gate(written(tmp_path, name), gold, ["forbidden@10 <= 0"], forbid=[TENANT])
+    assert (bool(verdict), "forbidden@10 is 100.0%" in str(verdict)) == (False, True)
+
+
+def test_a_gate_says_what_was_not_checked() -> None:
+    run, gold = world(40, 0)
+    del run[5]["topk"][1]["metadata"], run[6]["topk"][0]["metadata"]
+    verdict = karat.gate(run, gold, ["forbidden@10 <= 0"], forbid=[TENANT])
+    assert verdict
+    assert "2 hits could not" in str(verdict)
+
+
+def test_a_leak_is_the_first_thing_to_read() -> None:
+    result = karat.evaluate(*world(40, 10), forbid=[TENANT])
+    first = result.findings[0]
+    assert (first.code, "10 of 40 queries" in first.evidence, "e0#1 for q0" in first.evidence) == ("leaks", True, True)
+    assert not [found for found in karat.evaluate(*world(40, 0), forbid=[TENANT]).findings if found.code == "leaks"]
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
-import numpy as np
 
-from karat.data.audit import Audit, Entry
 from karat.data.gold import FORBIDDEN
-from karat.results.analyses.base import Analysis, Lacking, NotAsked, Setup, with_lists
+from karat.results.analyses.base import Analysis, NotAsked, Setup
 from karat.results.summary import SummaryRow
 from karat.scoring.metrics.forbidden import LEAKS, Leak
 from karat.scoring.views import Need
@@ -40,7 +38,6 @@ class Leaks(msgspec.Struct, frozen=True):
     level: float
     unchecked: int  # hits in the top k that some rule could not check: a field is missing, or cannot be compared
     examples: list[LeakyQuery]
-    counted: list[Entry] = []  # for the audit
 
 
 class ForbiddenAnalysis(Analysis):
@@ -63,12 +60,6 @@ class ForbiddenAnalysis(Analysis):
         found = [LeakyQuery(query, leak.ids) for query, leak in facts if leak.ids]
         queries, hits = map(side.row, _metrics(k))
         unchecked = sum(leak.unchecked for _, leak in facts)
-        if unchecked and not found and unchecked == int(np.minimum(side.depths, k)[with_lists(side)].sum()):
-            raise Lacking(
-                "metadata that the rules of --forbid name, in `topk` of the run log or in a corpus (--corpus)"
-            )
-        audit = Audit()
-        audit.count("unchecked_hits", unchecked, (query for query, leak in facts if leak.unchecked))
         return Leaks(
             k=k,
             rules=list(side.rules.forbid),
@@ -80,7 +71,6 @@ class ForbiddenAnalysis(Analysis):
             else queries.high,
             level=side.sampling.level,
             unchecked=unchecked,
-            counted=list(audit),
             examples=sorted(found, key=lambda one: (-len(one.hits), one.query))[:_EXAMPLES],
         )
 

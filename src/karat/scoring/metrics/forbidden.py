@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from karat.data.forbidden import CheckedHits, check_rules, named_forbidden, read_rules
+from karat.data.audit import Audit
+from karat.data.forbidden import CheckedHits, ForbidRule, check_rules, fields_of, named_forbidden, read_rules
 from karat.data.gold import FORBIDDEN
+from karat.data.hits import METADATA
 from karat.data.ids import Floats, Ints, take, take_list
 from karat.scoring.judged import Judged
 from karat.scoring.metrics.base import Basis, CutoffUse, Direction, Metric, share
 
 LEAKS = "leaks"  # name of the fact
+_LOOKED = 1000  # hits of a slice whose fields are named
 
 
 class Leak(NamedTuple):
@@ -22,28 +26,69 @@ class Leak(NamedTuple):
     unchecked: int  # hits that a rule could not check
 
 
-def check(judged: Judged, rows: Ints, query: Ints) -> CheckedHits:
-    """Checks some hits. `query`: of each hit, among the judged ones."""
+class CheckedTop(NamedTuple):
+    """The first hits of some queries, checked."""
+
+    query: Ints  # of each hit, among the judged ones
+    rows: Ints
+    found: CheckedHits
+
+
+def check(judged: Judged, k: Ints | int) -> CheckedTop:
+    """Checks the first k hits of each query."""
+    cache: dict[bytes, CheckedTop] = judged.__dict__.setdefault("_forbidden", {})
+    key = np.asarray(k, np.int64).tobytes()
+    if key not in cache:
+        query, rows = judged.top(k)
+        cache[key] = CheckedTop(query, rows, _check(judged, rows, query))
+    return cache[key]
+
+
+def _check(judged: Judged, rows: Ints, query: Ints) -> CheckedHits:
     assert judged.hits is not None
     of_gold = judged.queries[query]
     ids = take(judged.hits.ids, rows)
     named = named_forbidden(judged.gold, of_gold, ids, lambda some: judged.docs_of(rows[some]))
-    hits, places = judged.hits, rows.tolist()
+    by_rule = check_rules(read_rules(judged.forbid), lambda name: _column(judged, name, rows), judged.gold, of_gold)
+    return CheckedHits(by_rule.forbidden | named, by_rule.unknown & ~named, by_rule.used)
 
-    def column(name: str) -> list[Any]:
-        values = hits.columns.get(name)
-        return [None] * len(places) if values is None else [values[row] for row in places]
 
-    by_rule = check_rules(read_rules(judged.forbid), column, judged.gold, of_gold)
-    return CheckedHits(by_rule.forbidden | named, by_rule.unknown & ~named)
+def _column(judged: Judged, name: str, rows: Ints) -> list[Any]:
+    values = None if judged.hits is None else judged.hits.columns.get(name)
+    return [None] * len(rows) if values is None else [values[row] for row in rows.tolist()]
+
+
+class RuleUse(NamedTuple):
+    """What rules of `--forbid` could do with some hits."""
+
+    used: frozenset[ForbidRule] = frozenset()  # rules that could check a hit
+    fields: frozenset[str] = frozenset()  # some fields of hits, if a rule could check none
+
+    def __or__(self, other: RuleUse) -> RuleUse:
+        return RuleUse(self.used | other.used, self.fields | other.fields)
+
+
+def rule_use(judged: Judged, metrics: Iterable[Metric], audit: Audit) -> RuleUse:
+    """Which rules could check a hit. Hits that some rule could not check are counted, as deep as the metrics look."""
+    rules = read_rules(judged.forbid)
+    if not rules or judged.hits is None:
+        return RuleUse()
+    depths = [metric.limit(judged) for metric in metrics if isinstance(metric, _Forbids)]
+    query, _, found = check(judged, np.maximum.reduce([judged.k, *depths]))
+    of = judged.queries[query[found.unknown]]
+    audit.count("unchecked_hits", len(of), (judged.gold.queries[row] for row in np.unique(of)[:3].tolist()))
+    if len(found.used) == len(set(rules)):
+        return RuleUse(found.used)
+    query, rows = judged.top(judged.depth)  # what is further down may have the field
+    deep = check_rules(rules, lambda name: _column(judged, name, rows), judged.gold, judged.queries[query])
+    return RuleUse(found.used | deep.used, fields_of(_column(judged, METADATA, rows[:_LOOKED])))
 
 
 def leaks(judged: Judged) -> list[Leak | None]:
     """Forbidden hits of each query in its top k."""
     if judged.hits is None:
         return [None] * judged.n
-    query, rows = judged.top(judged.k)
-    found = check(judged, rows, query)
+    query, rows, found = check(judged, judged.k)
     told: list[Leak | None] = [None] * judged.n
     for at in np.flatnonzero(found.forbidden | found.unknown).tolist():
         leak = told[query[at]] or Leak([], 0)
@@ -67,8 +112,7 @@ class _Forbids(Metric, frozen=True, kw_only=True):
 
     def _counts(self, judged: Judged) -> tuple[Floats, Floats]:
         """Forbidden hits and all hits in the top of each query."""
-        query, rows = judged.top(self.limit(judged))
-        found = check(judged, rows, query)
+        query, _, found = check(judged, self.limit(judged))
         return judged.per_query(query[found.forbidden]), judged.per_query(query)
 
     def _asked(self, judged: Judged) -> Floats:
