@@ -19,11 +19,7 @@ ALLOWED: set[str] = set()
 RARE = {
     *(
         "ambiguous-run",
-        "mixed-labels",
-        "no-clicks",
         "other-gold",
-        "too-many-hits",
-        "too-many-queries",
         "bad-body",
         "changed-while-read",
         "damaged-result",

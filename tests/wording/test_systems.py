@@ -44,6 +44,9 @@ TUNING: dict[str, Case] = {
     "too many lists": lambda: karat.systems.tune([TUNED[0]] * 7, GOLD),
     "no tokens for a budget": lambda: karat.systems.tune(TUNED, GOLD, budget=500),
     "no hits to use": lambda: karat.systems.tune(TUNED, GOLD, prefetch=0),
+    "too many hits to use": lambda: karat.systems.tune(TUNED, GOLD, prefetch=10_000_000),
+    "too many queries": lambda: karat.systems.tune(TUNED, {f"q{i}": ["a"] for i in range(20_001)}),
+    "the same run twice": lambda: karat.systems.tune(["bm25.jsonl", "bm25.jsonl"], GOLD),
 }
 
 

@@ -28,9 +28,19 @@ def sentence(found: Tuning) -> str:
     gain = points(found.gain.delta, _unit(found), (found.gain.low, found.gain.high))
     measured = f"Over the best simple setting, {found.metric} changes by {gain} on queries that did not choose"
     if found.worth_it:
-        return f"Worth it: use {found.best.told}. {measured}."
+        return f"Tuning is worth it: use {found.best.told}. {measured}."
     reason = "too few queries to tell" if found.gain.reading == "too few" else "that is not more than chance"
-    return f"Not worth it: keep {found.simple.told}. {measured}: {reason}."
+    return f"Tuning is not worth it: use {found.simple.told}{_others(found)}. {measured}: {reason}."
+
+
+def _others(found: Tuning) -> str:
+    """What the best simple setting scores, and the next one."""
+    others = [one for one in found.against if one.told != found.simple.told and one.gain.baseline is not None]
+    if found.what != "fusion" or not others:
+        return ""
+    sign = 1 if parse_metric(found.metric).direction == "higher" else -1
+    second = max(others, key=lambda one: sign * (one.gain.baseline or 0.0))
+    return f" ({found.metric} {written(found.simple.mean)}; {second.told}: {written(second.gain.baseline)})"
 
 
 def _unit(found: Tuning) -> str:

@@ -130,7 +130,7 @@ def tuned(
     _check(asked, prefetch, budget)
     sides = _sides(runs, gold, asked, prefetch, budget, what, options)
     what = what or ("fusion" if len(sides) > 1 else "cut")
-    names = _names(sides)
+    names = _names(sides, with_raw=what == "fusion")
     candidates = _candidates(sides, names, asked, prefetch)
     if budget is not None and candidates.tokens is None:
         raise InputError("the hits have neither tokens nor text", code="no-tokens", file=sides[0].run, field="tokens")
@@ -186,6 +186,9 @@ def _sides(
             evaluate_all(run, gold, [metric], consumers=[need], **{**options, "analyses": False, **more}).values()
         )
 
+    named = [str(run) for run in given if isinstance(run, (str, PurePath))]
+    if twice := [name for name, count in Counter(named).items() if count > 1]:
+        raise ConfigError("the same run is given twice", code="duplicate-run", got=twice[0], hint="give each run once")
     sides = [side for run in given for side in scored(run)]
     if what == "cut" and len(sides) > 1:
         raise ConfigError("one list can be cut, and there are several", code="several-systems", hint="give one run")
@@ -202,14 +205,14 @@ def _sides(
     return sides
 
 
-def _names(sides: Sequence[Result]) -> list[str]:
+def _names(sides: Sequence[Result], *, with_raw: bool) -> list[str]:
     """Short names of the lists: of systems, else of files; numbered where they are equal."""
     by_system, by_file = ([side.system for side in sides], [PurePath(side.run).stem for side in sides])
     for names in (by_system, by_file):
         if all(names) and len(set(names)) == len(names):
             return names
     names = by_system if all(by_system) else by_file
-    if len(names) == 2 and len({side.run for side in sides}) == 1:
+    if with_raw and len(names) == 2 and sides[1].provenance.get("hits") == "raw":
         return [names[0], f"{names[0]} raw"]
     return [f"{name or 'list'} {at}" for at, name in enumerate(names, 1)]
 
@@ -218,7 +221,7 @@ def _candidates(sides: Sequence[Result], names: Sequence[str], metric: Metric, p
     rows = np.unique(np.concatenate([side.rows for side in sides]))
     if len(rows) * len(sides) * prefetch > _MOST_HITS:
         raise ConfigError(
-            "too many hits", code="too-many-hits", expected=f"at most {_MOST_HITS:,}", hint="use a smaller --depth"
+            "too many hits", code="too-many-hits", expected=f"at most {_MOST_HITS:,}", hint="use a smaller --prefetch"
         )
     tables = [side.data.tables[side.view.of(metric)] for side in sides]
     if len({len(table.gold.grades) for table in tables}) > 1:
