@@ -177,3 +177,23 @@ def test_a_search_that_failed_found_nothing(tmp_path: Path) -> None:
     steps = [{"query": "one", "topk": ["a"]}, {"query": "two", "error": "timeout"}]
     path = written(tmp_path / "run.jsonl", [{"query_id": "q1", "steps": steps}])
     assert karat.evaluate(path, GOLD, ["steps", "wasted_steps"]).score("wasted_steps")["q1"] == 1.0
+
+
+def test_times_and_usage_of_searches_are_those_of_the_query(tmp_path: Path) -> None:
+    """If only its searches log them. What the line itself says counts first."""
+    used = {"model": "m", "prompt_tokens": 100}
+    steps = [{"topk": ["a"], "latency_ms": 20, "usage": [used]}, {"topk": ["d"], "latency_ms": 30.5, "usage": [used]}]
+    untimed = [{"topk": ["m"], "usage": [used]}, {"topk": ["n"], "latency_ms": 5}]
+    lines = [
+        {"query_id": "q1", "steps": steps},
+        {"query_id": "q2", "topk": ["x"], "steps": steps, "latency_ms": {"total": 40}, "usage": [used]},
+        {"query_id": "q3", "topk": ["m"], "steps": untimed},
+    ]
+    for metrics in (["latency", "prompt_tokens"], ["latency", "prompt_tokens", "steps"]):
+        result = karat.evaluate(written(tmp_path / "run.jsonl", lines), GOLD, metrics)
+        assert result.score("latency")["q1"] == 50.5
+        assert result.score("latency")["q2"] == 40
+        assert result["latency"].n == 2
+        assert result.score("prompt_tokens") == {"q1": 200.0, "q2": 100.0, "q3": 100.0}
+        assert (result.audit["summed_latency_ms"], result.audit["summed_usage"]) == (1, 2)
+    assert karat.evaluate(lines, GOLD, ["latency"]).score("latency")["q1"] == 50.5

@@ -150,6 +150,11 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "not used for tuning",
     ),
     "unpriced_queries": ("queries whose cost is unknown", "undefined (null); complete the price table or the log"),
+    "summed_latency_ms": (
+        "queries whose searches have latency_ms, but not the query itself",
+        "added up, as if one search waited for the other",
+    ),
+    "summed_usage": ("queries whose searches have usage, but not the query itself", "added up"),
     "untimed_searches": ("searches without latency_ms in their step", "left out of the times by search"),
     "unpriced_searches": (
         "searches of unknown cost: no usage in their step, or a model without a price",

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from karat.data.audit import Audit
 from karat.data.hits import FOUND_AT, OPTIONAL_COLUMNS, SEARCHES, STEPS, Hits
 from karat.data.ids import Floats, Hashes, Ints, Packed, as_list, compact, joined_ids
 from karat.data.packed_ids import WORD, first_empty
@@ -20,6 +21,7 @@ from karat.formats.json_lines import Columns, LineTable
 from karat.formats.records import Records, column, extra_columns, has_field, pick
 from karat.formats.run_records import Hit, Places, RunRecord, step_facts
 from karat.formats.step_lists import lists_in, of_union, searches_in
+from karat.formats.step_use import count_sums, uses_in, with_sums
 from karat.formats.timestamps import TIMES, OddTime, latencies, refuse_impossible, with_times
 
 if TYPE_CHECKING:
@@ -157,11 +159,15 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
         return latencies(*(column(self.records, name) for name in TIMES))
 
     def _logged_latency(self) -> Mapping[str, Floats]:
-        if isinstance(self.records, LineTable) and self.records.numbers is not None:
+        if isinstance(self.records, LineTable) and self.records.numbers is not None and not any(self.uses):
             return self.records.numbers
-        said = column(self.records, "latency_ms")
+        said = with_sums(column(self.records, "latency_ms"), self.uses, "latency_ms")
         logged = [{"total": times} if isinstance(times, (int, float)) else times or {} for times in said]
         return {s: _numbers([t.get(s) for t in logged]) for s in dict.fromkeys(chain.from_iterable(logged))}
+
+    @cached_property
+    def uses(self) -> list[Any]:
+        return uses_in(self.records)
 
     def error(self, at: int, what: str, **where: Any) -> InputError:
         return InputError(what, file=self.label, line=self.lines[at], **where)
@@ -376,6 +382,7 @@ class Slice(ListSlice):
     def __init__(self, system: str, name: str, wanted: frozenset[str], large: bool, others: Iterable[str] = ()) -> None:
         super().__init__(system, name, wanted, large)
         self.timed: bool = "latency" in wanted
+        self.audit = Audit()
         self.latency: list[tuple[int, Mapping[str, Floats]]] = []
         self.fields: dict[str, list[Any]] = {name: [] for name in _QUERY_FIELDS}
         self.others: list[ListSlice] = [ListSlice(system, other, wanted, large) for other in others]
@@ -383,9 +390,10 @@ class Slice(ListSlice):
     def add(self, part: SystemRecords) -> None:
         if self.timed:
             self.latency.append((len(self.queries), part.latency()))
+        count_sums(part.records, part.queries, part.uses, self.audit)
         super().add(part)
         for name in _QUERY_FIELDS:
-            self.fields[name] += column(part.records, name)
+            self.fields[name] += with_sums(column(part.records, name), part.uses, name)
         for other in self.others:
             records = part.with_list(other.name)
             if records is not None:
@@ -408,6 +416,7 @@ class Slice(ListSlice):
             latency=self._latency(),
             fields=own.fields | {n: v for n, v in self.fields.items() if v.count(None) != len(v)},
             others={other.name: other.hits() for other in self.others if other.queries},
+            counted=tuple(self.audit),
         )
         hashed = self.known_hashes()
         return found if hashed is None else found.with_hashes(hashed)

@@ -15,6 +15,7 @@ from karat.formats.json_lines import LineTable
 from karat.formats.records import RecordDecoder, column, decode_record
 from karat.formats.run_parts import SystemRecords
 from karat.formats.run_records import Hit, RunRecord, RunStep, union_of
+from karat.formats.step_use import total_time
 
 _BATCH = 1000
 TOPK = "topk"
@@ -151,22 +152,11 @@ class _Steps:
             topk=union_of(steps, records[0].score_order),
             steps=steps,
             step=None,
-            latency_ms=_total([record.latency_ms for record in records]),
+            latency_ms=total_time([record.latency_ms for record in records]),
             usage=used or None,
             error=errors[0] if len(errors) == len(records) else None,
         )
         return record, first_line
-
-
-def _total(times: list[Any]) -> Any:
-    """Latencies of all steps, stage by stage."""
-    if any(one is None for one in times):
-        return None
-    stages: dict[str, float] = {}
-    for one in times:
-        for stage, ms in (one if isinstance(one, dict) else {"total": one}).items():
-            stages[stage] = stages.get(stage, 0.0) + (ms or 0.0)
-    return stages
 
 
 def has_steps(part: SystemRecords) -> bool:
