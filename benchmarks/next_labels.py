@@ -1,10 +1,11 @@
 """How many labels it takes to settle a comparison, by the order in which pairs are labelled.
 
-python benchmarks/next_labels.py ../shared/data/trec_covid_r1/qrels-rnd1.txt ../shared/data/trec_covid_r1/runs/*
+python benchmarks/next_labels.py qrels-rnd1.txt runs/*
 
 Every two runs are compared as if only the top 10 of the first had been judged. The other judgements are revealed a few
 at a time, in one of four orders, until the interval of `karat labels pool --settle` excludes 0. Runs are TREC files or
-run logs; without a judgement, an item is irrelevant.
+run logs; without a judgement, an item is irrelevant. `--parts 4` splits the queries at random into four sets. The page
+NEXT_LABELS.md has what it prints.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ from typing import NamedTuple
 import numpy as np
 
 import karat
+import karat.statistics.settling as settling_model
 from karat.formats.read import read_gold
-from karat.labels.influence import FoundPair, find_influence
+from karat.labels.influence import find_influence
 from karat.labels.next_labels import Settling, find_next
 from karat.labels.pool import _collect, _results
 from karat.scoring.metrics.grammar import parse_metric
 
 Grades = dict[str, dict[str, int]]
 Lists = dict[str, list[str]]
-ORDERS = ("settle", "random", "worst case", "expected change")
+ORDERS = ("settle", "random", "by rank", "largest possible change")
 K = 10
+FEW, MANY = 20, settling_model.WORLDS  # simulated worlds
 
 
 def read_qrels(path: Path) -> Grades:
@@ -66,16 +69,14 @@ def ordered(
     pairs, ranks = _collect(gold, results, K)
     queue, settling = find_next(results, pairs, measure, gold)
     waiting = [pair for pair in pairs if pair.grade is None]
+    shuffled = [waiting[i] for i in rng.permutation(len(waiting)).tolist()]
     if order == "random":
-        queue = [waiting[i] for i in rng.permutation(len(waiting)).tolist()]
+        queue = shuffled
+    elif order == "by rank":
+        queue = sorted(shuffled, key=lambda pair: min(pair.ranks.values()))
     elif order != "settle":
         find_influence(results, waiting, ranks, measure, gold)
-        worst = order == "worst case"
-
-        def size(pair: FoundPair) -> float:
-            return -((pair.possible if worst else pair.expected) or 0.0)
-
-        queue = sorted(waiting, key=size)
+        queue = sorted(shuffled, key=lambda pair: -(pair.possible or 0.0))
     return [(pair.query, pair.item) for pair in queue], settling
 
 
@@ -84,6 +85,7 @@ def labels_needed(
 ) -> tuple[int | None, int]:
     """Labels until the comparison is decided, None if it never is; and the sign of the difference then, or 0."""
     rng, given = np.random.default_rng(seed), 0
+    settling_model.WORLDS = FEW  # whether it is decided does not depend on them
     known = {query: dict(grades) for query, grades in known.items()}
     while True:
         queue, settling = ordered(order, baseline, candidate, known, metric, rng)
@@ -112,64 +114,73 @@ class Case(NamedTuple):
     baseline: Lists
     candidate: Lists
     known: Grades
+    judged: Grades
+
+
+def cases_of(judged: Grades, runs: list[Lists], parts: int) -> list[Case]:
+    queries = np.random.default_rng(0).permutation(sorted(judged)).tolist()
+    found = []
+    for part in range(parts):
+        some = {query: judged[query] for query in queries[part::parts]}
+        here = [{query: items for query, items in run.items() if query in some} for run in runs]
+        for one, other in permutations(here, 2):
+            known = {query: {i: grades.get(i, 0) for i in one.get(query, ())} for query, grades in some.items()}
+            found.append(Case(one, other, known, some))
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("qrels", type=Path)
     parser.add_argument("runs", type=Path, nargs="+")
-    parser.add_argument("--batch", type=int, default=10, help="labels at a time")
-    parser.add_argument("--seeds", type=int, default=5, help="random orders")
+    parser.add_argument("--batch", type=int, default=5, help="labels at a time")
+    parser.add_argument("--seeds", type=int, default=3, help="orders with a random part")
+    parser.add_argument("--parts", type=int, default=1, help="sets of queries")
     options = parser.parse_args()
     judged = read_qrels(options.qrels)
     runs = [read_lists(path) for path in options.runs]
-    cases = [
-        Case(one, other, {q: {i: grades.get(i, 0) for i in one.get(q, ())} for q, grades in judged.items()})
-        for one, other in permutations(runs, 2)
-    ]
-    print(f"{len(judged)} queries, {len(cases)} comparisons of {len(runs)} runs, {options.batch} labels at a time.\n")
-    print("| metric | order | labels, median | mean | undecided | not as with all labels | contradicts them |")
+    cases = cases_of(judged, runs, options.parts)
+    each = len(judged) // options.parts
+    print(f"{len(cases)} comparisons of {len(runs)} runs, {each} queries each, {options.batch} labels at a time.\n")
+    print("| metric | comparisons | order | labels, median | mean | 90 % | contradicts all labels |")
     print("|---|---|---|---|---|---|---|")
     outlooks: list[str] = []
     for metric in ("ndcg@10", "precision@10"):
-        full = [truth(case.baseline, case.candidate, judged, metric) for case in cases]
+        truths = [truth(case.baseline, case.candidate, case.judged, metric) for case in cases]
+        clear = [(case, true) for case, true in zip(cases, truths, strict=True) if true]
         for order in ORDERS:
-            seeds = range(options.seeds if order == "random" else 1)
-            found = [
-                [labels_needed(order, *case[:2], judged, case.known, metric, options.batch, seed) for case in cases]
+            seeds = range(1 if order == "settle" else options.seeds)
+            told = [
+                (*labels_needed(order, *case[:2], case.judged, case.known, metric, options.batch, seed), true)
                 for seed in seeds
+                for case, true in clear
             ]
-            told = [(labels, sign, true) for row in found for (labels, sign), true in zip(row, full, strict=True)]
-            clear = [labels for labels, _, true in told if true]
-            given = [labels for labels in clear if labels is not None]
-            missing, each = len(clear) - len(given), len(seeds)
-            other = sum(sign != true for _, sign, true in told)
-            against = sum(sign * true < 0 for _, sign, true in told)
-            cells = (missing / each, other / each, against / each)
-            print(
-                f"| {metric} | {order} | {statistics.median(given):g} | {statistics.fmean(given):.0f} | "
-                + " | ".join(f"{cell:g}" for cell in cells)
-                + " |",
-                flush=True,
-            )
+            given = [labels for labels, _, _ in told if labels is not None]
+            against = sum(sign * true < 0 for _, sign, true in told) / len(seeds)
+            cells = (np.median(given), np.mean(given), np.quantile(given, 0.9), against)
+            row = " | ".join(f"{cell:.0f}" for cell in cells)
+            print(f"| {metric} | {len(clear)} | {order} | {row} |", flush=True)
             if order == "settle":
-                outlooks.append(calibration(metric, cases, [labels for labels, _ in found[0]], options.batch))
-    decidable = "labels: over the comparisons that all labels decide. Random: the mean of several orders."
-    print(f"\n{decidable}\n\n" + "\n".join(outlooks))
+                outlooks.append(calibration(metric, [case for case, _ in clear], [one for one, _, _ in told]))
+    print("\n" + "\n".join(outlooks))
 
 
-def calibration(metric: str, cases: list[Case], needed: list[int | None], batch: int) -> str:
+def calibration(metric: str, cases: list[Case], needed: list[int | None]) -> str:
     """What the simulation expected before the first label, and what came."""
-    expected = [ordered("settle", *case, metric, np.random.default_rng(0))[1] for case in cases]
-    inside = [
-        s.few <= labels and labels - batch < s.many
+    settling_model.WORLDS = MANY
+    expected = [ordered("settle", *case[:3], metric, np.random.default_rng(0))[1] for case in cases]
+    both = [
+        (s.labels, s.many, labels)
         for s, labels in zip(expected, needed, strict=True)
-        if labels is not None and s.few is not None and s.many is not None
+        if labels and s.labels is not None and s.many is not None
     ]
-    chance, decided = statistics.fmean(s.chance for s in expected), statistics.fmean(n is not None for n in needed)
+    chance = statistics.fmean(s.chance for s in expected)
+    told, real = (statistics.median(one) for one in ([x[0] for x in both], [x[2] for x in both]))
+    below, inside = sum(n <= m for m, _, n in both), sum(n <= m for _, m, n in both)
     return (
-        f"- {metric}: expected to be decided by labels: {chance:.0%}; decided: {decided:.0%}. Number of labels within "
-        f"the range from 10 % to 90 %: {sum(inside)} of {len(inside)}."
+        f"- {metric}, before the first label: probability that labels decide it {chance:.0%}; all are decided. Median "
+        f"of the expected number {told:g}, of the real one {real:g}. The real number was at most the expected median "
+        f"in {below} of {len(both)}, and at most the upper end of the range (90 %) in {inside}."
     )
 
 

@@ -92,6 +92,7 @@ SETTINGS: dict[str, Case] = {
     "a negative seed": lambda: Sampling(seed=-1),
     "an unknown cluster": evaluate(gold=[{"query_id": "q1", "gold": ["a"], "topic": "x"}], cluster="topics"),
     "an unknown segment": evaluate(segments=["topic"]),
+    "lengths of queries without texts": evaluate(segments=["query_length"]),
     "a segment that cannot be read": evaluate(segments=["language×"]),
     "a rule without a value": evaluate(no_answer="type"),
     "a rule about forbidden hits without an operator": evaluate(forbid=["tenant"]),

@@ -206,6 +206,9 @@ def attribute(gold: Gold, name: str) -> list[Any]:
         raise ConfigError(
             "the gold set has no doc_version", code="no-versions", hint="add --corpus if the corpus has it"
         )
+    if labels is None and name == "query_length":
+        hint = "log `query` with each line, or add a gold set that has it"
+        raise ConfigError("query_length needs the texts of the queries", code="no-texts", hint=hint)
     if labels is None:
         names = attribute_names(gold)
         hint = "this gold set has: " + ", ".join(names) if names else "this gold set has no tags"

@@ -94,6 +94,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "queries without an answer that the run does not have",
         "not a failure: undefined (null), and no false evidence",
     ),
+    "unshared_queries": ("queries that the first run does not have", "left out"),
     "unknown_queries": ("queries of the run that the gold set does not have", "left out"),
     "no_answer_queries": ("queries marked as having no answer", "excluded from relevance metrics"),
     "no_relevant_gold": ("queries without any relevant gold item", "undefined (null) on relevance metrics"),

@@ -382,7 +382,7 @@ class Slice(ListSlice):
     def __init__(self, system: str, name: str, wanted: frozenset[str], large: bool, others: Iterable[str] = ()) -> None:
         super().__init__(system, name, wanted, large)
         self.timed: bool = "latency" in wanted
-        self.audit = Audit()
+        self.audit: Audit = Audit()
         self.latency: list[tuple[int, Mapping[str, Floats]]] = []
         self.fields: dict[str, list[Any]] = {name: [] for name in _QUERY_FIELDS}
         self.others: list[ListSlice] = [ListSlice(system, other, wanted, large) for other in others]

@@ -160,16 +160,16 @@ def _titles(comparison: Comparison) -> list[str]:
 
 def comparison_title(comparison: Comparison, gold: str) -> str:
     """`hybrid against bm25 on helpdesk: recall@5 from 33.2% to 36.8%, better`"""
-    data = data_name(comparison.dataset, gold)
+    data = f" on {data_name(comparison.dataset, gold)}" if comparison.dataset.name or gold else ""
     found = [(pair, _headline(pair)) for pair in comparison.pairs]
     if len(found) > 1:
-        return f"{len(found)} systems against {_names(comparison)[0]} on {data}, {counted(found[0][0].queries)}"
+        return f"{len(found)} systems against {_names(comparison)[0]}{data}, {counted(found[0][0].queries)}"
     [(pair, d)], [title] = found, _titles(comparison)
     if d is None or d.baseline is None or d.candidate is None:
-        return f"{title} on {data}: {counted(pair.queries)}"
+        return f"{title}{data}: {counted(pair.queries)}"
     unit = comparison.units[d.metric]
     moved = f"{d.metric} from {amount(d.baseline, unit)} to {amount(d.candidate, unit)}"
-    return f"{title} on {data}: {moved}, {_IN_A_TITLE.get(_reading(comparison, d), _reading(comparison, d))}"
+    return f"{title}{data}: {moved}, {_IN_A_TITLE.get(_reading(comparison, d), _reading(comparison, d))}"
 
 
 def _headline(pair: CandidateComparison) -> Difference | None:

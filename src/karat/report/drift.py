@@ -22,7 +22,7 @@ _NEW = "A kind that only one period has counts as mix."
 
 def drift_report(found: Drift) -> Report:
     title = f"{found.after} against {found.before} by {found.by}"
-    queries = f"{found.queries_before:,} before, {counted(found.queries_after)} after"
+    queries = f"{counted(found.queries_before)} before, {found.queries_after:,} after"
     sections = [Section("drift", f"What changed, by {found.by}", _overall(found))]
     shown = _with_kinds(found)
     sections += [

@@ -186,8 +186,8 @@ def _click_warnings(found: ClickModel) -> list[tuple[object, str]]:
         f"{what} {listed(lost)} cannot be compared with position {found.reference}: no items were shown at both and "
         "clicked at both. Lists that change their order now and then would tell."
     )
-    units = "sessions" if found.has_sessions else "lists"
-    few = f"Only {found.sessions:,} {units}: the intervals are a rough guide."
+    units = counted(found.sessions, "session" if found.has_sessions else "list")
+    few = f"Only {units}: the intervals are a rough guide."
     alone = "The log has no sessions, so each list counts as one. If one person sees several lists, add `session`."
     return [(lost, apart), (found.sessions < FEW_SESSIONS, few), (not found.has_sessions, alone)]
 

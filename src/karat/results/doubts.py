@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
+from karat.data.gold import FORBIDDEN
 from karat.errors import shorten
 from karat.errors.spelling import spell
 from karat.results.analyses.forbidden import Leaks
@@ -68,6 +69,8 @@ def read_first(result: Result) -> list[str]:
 
 def _leaks(result: Result) -> str | None:
     """Say that there are forbidden hits: one is enough."""
+    if not result.rules.forbid and FORBIDDEN not in result.gold.fields:
+        return None
     found = result.analyses.found.get("forbidden")
     if not isinstance(found, Leaks) or not found.leaked:
         return None

@@ -103,7 +103,8 @@ def _known_queries(hits: Hits, gold: Gold, audit: Audit, start: int) -> tuple[Hi
     if known.all():
         return hits, queries
     unknown = np.flatnonzero(~known)
-    audit.count("unknown_queries", len(unknown), (hits.queries[i] for i in unknown[:3]))
+    code = "unshared_queries" if gold.made_of == "queries" else "unknown_queries"
+    audit.count(code, len(unknown), (hits.queries[i] for i in unknown[:3]))
     return hits.select_queries(known), queries[known]
 
 

@@ -37,7 +37,7 @@ class OpenLabels(msgspec.Struct, frozen=True):
     kind: Ints  # items of a kind are equally likely to be relevant
     share: Floats  # of relevant items, by kind
     weight: Floats  # labels that the share counts for, by kind
-    group: Ints  # of each kind: kinds of a group are likely to err alike, such as those of one run at other ranks
+    group: Ints  # of each kind, such as that of one run at all ranks: labels of a group and query tell less together
 
     @property
     def chance(self) -> Floats:
@@ -46,23 +46,25 @@ class OpenLabels(msgspec.Struct, frozen=True):
     def order(self) -> Ints:
         """Labels by what each is expected to take off the variance of the difference, most first.
 
-        A label tells about its item, and about all open items of its group; about these the less, the more items of
-        the same query were labelled before. Labels that cannot change anything are left out.
+        A label tells about its item, and about all open items of its kind; about these the less, the more items of the
+        same query were labelled before. Equal ones are in random order: the order of the pairs would put high ranks
+        first, which are relevant more often than others of their kind. Labels that cannot change anything are left out.
         """
-        spread, news = self.share * (1 - self.share), self._news()
-        by_size = np.lexsort((np.arange(len(self.effect)), -np.abs(self.effect) * news))
+        ties = np.random.default_rng(0).permutation(len(self.effect))
+        relative = np.round(np.abs(self.effect) / max(float(np.abs(self.effect).max(initial=0.0)), 1e-12), 6)
+        spread, news = self.share * (1 - self.share), self._news(relative, ties)
+        by_size = np.lexsort((ties, -np.round(relative * news, 6)))
         by_size = by_size[np.abs(self.effect[by_size]) > 1e-12]
         waiting = [by_size[self.kind[by_size] == kind].tolist() for kind in range(len(self.share))]
-        group, groups = self.group.tolist(), int(self.group.max(initial=-1)) + 1
-        left = np.bincount(self.group[self.kind], self.effect, groups).tolist()
-        weight = np.bincount(self.group, self.weight, groups).tolist()
-        size, taken = self.effect.tolist(), [0] * len(waiting)
+        left = np.bincount(self.kind, self.effect, len(self.share)).tolist()
+        size, weight, taken = self.effect.tolist(), self.weight.tolist(), [0] * len(waiting)
 
         def gain(kind: int) -> float:
+            """What the next label of a kind takes off the variances in `_State.limits`."""
             if taken[kind] == len(waiting[kind]):
                 return -1.0
             item = waiting[kind][taken[kind]]
-            rest, one, labels = left[group[kind]], size[item], weight[group[kind]]
+            rest, one, labels = left[kind], size[item], weight[kind]
             shared = rest**2 / (labels + 1) - (rest - one) ** 2 / (labels + 2)
             return float(spread[kind] * (2 * one**2 + news[item] * shared))
 
@@ -72,16 +74,16 @@ class OpenLabels(msgspec.Struct, frozen=True):
             item = waiting[best][taken[best]]
             order.append(item)
             taken[best] += 1
-            left[group[best]] -= size[item]
-            weight[group[best]] += 1
-            gains = [gain(kind) if group[kind] == group[best] else gains[kind] for kind in range(len(gains))]
+            left[best] -= size[item]
+            weight[best] += 1
+            gains[best] = gain(best)
         planned = set(order)
         return np.array([*order, *(item for item in by_size.tolist() if item not in planned)], np.int64)
 
-    def _news(self) -> Floats:
+    def _news(self, relative: Floats, ties: Ints) -> Floats:
         """What each label adds to those of its group and query, in labels of other queries; largest effect first."""
         of = self.group[self.kind]
-        order = np.lexsort((-np.abs(self.effect), self.query, of))
+        order = np.lexsort((ties, -relative, self.query, of))
         group = of[order] * (int(self.query.max(initial=0)) + 1) + self.query[order]
         before = np.arange(len(order)) - np.searchsorted(group, group)
         news = np.empty(len(order))

@@ -165,3 +165,11 @@ def test_intervals_hold_the_truth() -> None:
         [row] = summarise(Scores(whole.metrics, {"rbo@10": rng.choice(values, 60)}), Sampling(), {}, {})
         held += (row.low or 0.0) <= values.mean() <= (row.high or 1.0)
     assert held >= 0.93 * 300
+
+
+def test_without_a_gold_set_none_is_named(tmp_path: Path, karat_command: Any) -> None:
+    for name, queries in (("old", ["q1"]), ("new", ["q1", "q2"])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"query_id": "{q}", "topk": ["a"]}}\n' for q in queries))
+    _, out, _ = karat_command("compare", str(tmp_path / "old.jsonl"), str(tmp_path / "new.jsonl"))
+    assert "gold set does not" not in out
+    assert "gold set" not in repr(karat.compare({"q1": ["a"]}, {"q1": ["a"]}))

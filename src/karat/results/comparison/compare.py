@@ -327,9 +327,8 @@ def _shared_queries(first: Result, other: Result, notes: list[str]) -> tuple[Int
     if all(first.queries[i] in other.missing for i, _ in shared):
         examples = [next((q for q in side.queries if q not in side.missing), None) for side in (first, other)]
         one, another = (shorten(str(example), 40) for example in examples)
-        raise ConfigError(
-            "the runs have no queries in common", code="no-common-query", hint=f"one has {one!r}, the other {another!r}"
-        )
+        hint = f"one has {one!r}, the other {another!r}; for two periods with their own queries: karat compare --drift"
+        raise ConfigError("the runs have no queries in common", code="no-common-query", hint=hint)
     lacking = sum(query in places for query in first.missing)  # reported elsewhere
     left, right = (len(side.queries) - len(shared) - lacking for side in (first, other))
     if left or right:
