@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 
 from karat.history.folder import FolderStore
+from karat.history.hits import stored_parts
 from karat.history.keep import keep_need, keep_result
 from karat.results.evaluate import evaluate
-from karat.results.kept_run import KeptRun, RunDocument
+from karat.results.kept_run import FAILED, KeptRun, RunDocument
 from karat.web.access import Access
 
 DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
@@ -41,13 +43,16 @@ def site(tmp_path_factory: pytest.TempPathFactory, honest: KeptRun, serving: Any
             yield made
 
 
-def packed(run: KeptRun, run_id: str | None = None, **said: Any) -> bytes:
-    """As `karat history export` packs a run, with ids and checksums that fit."""
+def packed(run: KeptRun, run_id: str | None = None, hits: bytes | None = None, **said: Any) -> bytes:
+    """As `karat history export` packs a run, with ids and checksums that fit. `hits`: those of every query."""
     content, name = run.to_parquet(), run_id or run.id
     entry = {"id": name, "sha256": hashlib.sha256(content).hexdigest(), "saved_at": DAY, **said}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         file.writestr(f"{name}.parquet", content)
+        if hits is not None:
+            entry["hits"] = hashlib.sha256(hits).hexdigest()
+            file.writestr(f"{name}.hits", hits)
         file.writestr("history.json", json.dumps({"schema": "karat/history/1", "karat": "0.1", "runs": [entry]}))
     return buffer.getvalue()
 
@@ -135,6 +140,9 @@ HOSTILE: dict[str, Change] = {
     "tables without columns": lambda document, rows: rows.drop([n for n in rows.columns if n.startswith("tables/")]),
     "votes below zero": lambda document, rows: rows.with_columns(pl.lit(-1.0).alias("vote/recall@5")),
     "columns of no use": lambda document, rows: rows.with_columns(pl.lit(1).alias("score/" + "x" * 5000)),
+    "failures that are texts": cast(FAILED, pl.String),
+    "a failure that is not a number": column(FAILED, float("nan")),
+    "a failure beyond all": column(FAILED, 7.0),
     "missing queries that are unknown": result(missing=["nobody"]),
     "findings of another shape": result(findings=[{"x": 1}]),
 }
@@ -153,6 +161,8 @@ def pages(run_id: str, other: str) -> list[str]:
         f"/compare?run={run_id}&run={other}",
         f"/compare?run={other}&run={run_id}&all=1",
         "/query?id=q_0001",
+        f"/query?query_id=q_000103&run={run_id}&run={other}",
+        f"/api/v1/hits?query_id=q_000103&run={run_id}&run={other}",
         "/pins",
         "/api/v1/runs",
         "/api/v1/choices",
@@ -168,7 +178,8 @@ def pages(run_id: str, other: str) -> list[str]:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_run_is_refused_or_every_page_shows_it(site: Any, honest: KeptRun, name: str) -> None:
     run = changed(honest, HOSTILE[name])
-    answer = site.ask("POST", "/api/v1/runs", packed(run), ZIP)
+    hits = msgspec.msgpack.encode(list(stored_parts(honest)))
+    answer = site.ask("POST", "/api/v1/runs", packed(run, hits=hits), ZIP)
     assert answer.status in (200, 400), answer.content[:300]
     if answer.status == 400:
         return

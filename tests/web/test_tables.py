@@ -220,7 +220,7 @@ def test_a_query_that_lost_alone_is_linked(site: Any, store: Store, made_run: Ma
         fields = {name: getattr(saved, name) for name in saved.__struct_fields__}
         store.save(keep(type(saved)(**{**fields, "scores": values, "provenance": {"change": change}})), tags=[tag])
     page = shown(site, "/compare?run=before&run=after")
-    assert page.count('<a href="/query?query_id=q1" aria-label="0.875 → 0.775: q1">') == 1
+    assert page.count('<a href="/query?query_id=q1&amp;run=before&amp;run=after" aria-label="0.875 → 0.775: q1">') == 1
     assert "0 queries gained, 2 lost, 18 the same." in page
 
 

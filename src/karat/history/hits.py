@@ -301,7 +301,10 @@ class _QueryPart:
                 for rank, (name, score, grade, number) in enumerate(lists.at(row), 1)
             ]
 
-        tags = {name: msgspec.json.decode(said) for name, column in part.tags.items() if (said := column[row])}
+        try:
+            tags = {name: msgspec.json.decode(said) for name, column in part.tags.items() if (said := column[row])}
+        except DECODE_ERRORS as error:
+            raise InputError("the kept hits are damaged: a tag", code="damaged-run") from error
         shortfall = float(self.failed[row])
         return QueryRecord(
             query_id=query_id,

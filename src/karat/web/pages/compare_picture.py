@@ -34,7 +34,9 @@ def side_picture(
     gains = (after - before) * sign
     worst = [int(i) for i in np.argsort(gains, kind="stable")[:_LINKED] if gains[i] < 0]
     ids = both["query_id"]
-    links = {i: (ids[i], "/query?" + urlencode({"query_id": ids[i]})) for i in worst}
+    runs = [run for run in request.query_params.getlist("run") if run]
+    sides = [("run", runs[0]), ("run", runs[-1])]
+    links = {i: (ids[i], "/query?" + urlencode([("query_id", ids[i]), *sides])) for i in worst}
     order = "worst" if sign > 0 else "best"
     several = link("/compare", request, order=order, metric=str(metric), offset=None) + "#beside"
     first, other = (f"{metric} of {names[i]}" for i in (0, last))
