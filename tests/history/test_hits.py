@@ -163,7 +163,7 @@ def test_whether_a_query_failed_in_each_run(
     store.save(made_run(0, queries=8, metric="ndcg@10"), saved_at="2025-01-03T00:00:00.000000Z")
     old = {query: query_over_time(store, query).points[0] for query in ("q0", "q3", "q6")}
     assert {query: point.failed for query, point in old.items()} == {"q0": False, "q3": True, "q6": True}
-    assert not any(point.has_hits for point in old.values())
+    assert {query: point.has_case for query, point in old.items()} == {"q0": False, "q3": False, "q6": True}
 
 
 def test_a_text_is_kept_once_and_removed_with_its_last_run(store: Store, first: KeptRun, second: KeptRun) -> None:

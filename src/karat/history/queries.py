@@ -80,8 +80,7 @@ class QueryPoint(msgspec.Struct, frozen=True, kw_only=True):
     branch: str | None
     first_rank: int | None
     missing: bool
-    has_case: bool  # one of the worst queries
-    has_hits: bool  # the run keeps the hits of every query
+    has_case: bool  # its hits are kept
     failed: bool | None  # nothing found in the first ten, or below its ceiling; null: unknown
     scores: dict[str, float | None]
 
@@ -342,13 +341,12 @@ def _point(store: Store, run_id: str, query_id: str) -> dict[str, Any] | None:
     one = kept.record
     if one is None:
         found = None if kept.kept else _read_one(store, run_id, query_id)
-        return found and {"query": found["query"], **_told(found), "has_hits": False, "failed": _seems_failed(found)}
+        return found and {"query": found["query"], **_told(found), "failed": _seems_failed(found)}
     return {
         "query": one.query,
         "first_rank": one.first_rank,
         "missing": one.missing,
-        "has_case": False,
-        "has_hits": True,
+        "has_case": True,
         "failed": one.kind is not None and one.kind != "nothing lost",
         "scores": one.scores,
     }

@@ -81,7 +81,7 @@ def _metrics(store: Store, points: Sequence[QueryPoint]) -> list[str]:
 def _of_failed(store: Store, found: QueryHistory, asked: AskQuery) -> list[Section]:
     """The newest run that failed on the query; if none did, the newest that keeps its hits."""
     failed = next((point for point in _points(store, found, asked) if point.failed), None)
-    seen = failed or next((point for point in found.points if point.has_hits), None)
+    seen = failed or next((point for point in found.points if point.has_case), None)
     if seen is None:
         return []
     case = shown_case(case_of(store, seen.run_id, found.query_id))
