@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(native() is None, reason="no native reader: it i
 
 # Neighbours that differ in 64 bits only, beyond what 32 bits hold, missing, and equal.
 SCORES = st.sampled_from([0.0, -0.0, 1.0, 1.0 + 1e-12, 1e300, 2e300, -1e300, float("nan"), 0.5, 3e-46])
-LISTS = st.lists(st.lists(SCORES, max_size=6), max_size=5)
+LISTS = st.lists(st.lists(SCORES, max_size=12), max_size=5)
 NAMES = st.lists(st.lists(st.sampled_from(["a", "b", "a#1", "é", "x" * 20]), max_size=6), max_size=5)
 
 
@@ -75,6 +75,17 @@ def test_ids_of_lists(lists: list[list[str]], chance: Any) -> None:
     assert looked_up() == plainly(looked_up) == expected
     assert may_repeat(ids, offsets) == any(len(set(one)) < len(one) for one in lists)
     assert has_byte(ids, ord("#")) == plainly(lambda: has_byte(ids, ord("#"))) == any("#" in name for name in names)
+
+
+@pytest.mark.parametrize("size", [17, 100, 5000])
+def test_one_repeat_in_a_long_list(size: int) -> None:
+    names = [f"d{i}" for i in range(size)]
+    offsets = np.array([0, size, size + 20])
+    assert not may_repeat(pack(names + names[:20]), offsets)
+    for first, again in ((0, size - 1), (size - 2, size - 1), (3, size // 2)):
+        repeated = [*names, *names[:20]]
+        repeated[again] = names[first]
+        assert may_repeat(pack(repeated), offsets)
 
 
 def _pairs(lists: list[list[str]]) -> list[tuple[int, str]]:

@@ -87,11 +87,12 @@ def _samples() -> list[bytes]:
     ]
     gold = [{"query_id": f"q{i}", "gold": [{"chunk_id": f"d{i}", "grade": 1}, "b", 7]} for i in range(8)]
     trec = "".join(f"q{i // 3} Q0 document_{i}é {i} {i / 7} tag\n" for i in range(12))
+    long = "".join(f"query-{i // 9} Q0 {i * i} {i} {i / 8} tag\n" for i in range(220))
     qrels = "".join(f"q{i // 3}\t0  d{i} {i % 3}\r\n" for i in range(12))
     lines = (
         "\n".join(json.dumps(e, ensure_ascii=i) for e in entries) for i in (False, True) for entries in (log, gold)
     )
-    return [*(text.encode() for text in lines), trec.encode(), qrels.encode()]
+    return [*(text.encode() for text in lines), trec.encode(), long.encode(), qrels.encode()]
 
 
 def _damaged(text: bytes, chance: random.Random) -> bytes:
