@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from karat.data.native import native
-from karat.data.packed_ids import Hashes, Ints
+from karat.data.packed_ids import Hashes, Ints, hash_texts
 
 
 class Owners(NamedTuple):
@@ -119,6 +119,10 @@ class Seen:
         """Whether one of them was seen before, or occurs twice."""
         new = np.fromiter(map(hash, names), np.int64, len(names))
         return self._add_sorted(np.sort(new)) if native() is None else self._add_native(new.view(np.uint64))
+
+    def add_texts(self, names: list[str]) -> bool:
+        """The same, for texts only: either all names are added this way, or none."""
+        return self.add(names) if native() is None else self._add_native(hash_texts(names))
 
     def _add_native(self, new: Hashes) -> bool:
         self._count += len(new)

@@ -167,6 +167,13 @@ def column(records: Records[Any], name: str) -> list[Any]:
     return list(map(attrgetter(name), records)) if has_field(records, name) else [None] * len(records)
 
 
+def only_value(records: Records[Any], name: str) -> list[Any] | None:
+    """The value of a field that all records have alike or lack, in a list; None where it has to be looked for."""
+    if not isinstance(records, LineTable) or not len(records):
+        return None
+    return [None] if name not in records else records.values[name][:1] if name in records.alike else None
+
+
 def has_field(records: Records[Any], name: str) -> bool:
     """False where no record can have the field, because none in the file has had it so far."""
     if isinstance(records, LineTable):
@@ -402,6 +409,9 @@ def no_gc() -> Iterator[None]:
         yield
     finally:
         if was:
+            if not gc.get_freeze_count():  # what was made counts as old: a look at all of it would find no cycles
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

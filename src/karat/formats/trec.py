@@ -194,7 +194,7 @@ class TrecRun(Run):
         done, begun = Seen(), Begun(read_ahead(blocks) if self._source.reads_ahead else blocks)
         for hits in begun.rest:
             begun.keep(replace(hits, written=None), 8 * len(hits.ids) + size_of(hits.ids))
-            if done.add(hits.queries):
+            if done.add_texts(hits.queries):
                 self._begun = begun
                 raise Ungrouped
             yield hits
