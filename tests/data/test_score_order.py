@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karat.data.hits import Hits
-from karat.data.ids import HashTable, Owners, find, has_repeats, keys, may_repeat
+from karat.data.ids import HashTable, Owners, count_distinct, find, first_equal, has_repeats, hashes, keys, may_repeat
 from karat.data.native import native
 from karat.data.packed_ids import has_byte, pack
 from karat.data.score_order import ranks_are_places, score_order, ties_at
@@ -75,6 +75,15 @@ def test_ids_of_lists(lists: list[list[str]], chance: Any) -> None:
     assert looked_up() == plainly(looked_up) == expected
     assert may_repeat(ids, offsets) == any(len(set(one)) < len(one) for one in lists)
     assert has_byte(ids, ord("#")) == plainly(lambda: has_byte(ids, ord("#"))) == any("#" in name for name in names)
+
+
+@given(st.lists(st.lists(st.sampled_from(list("abcdefgh") * 3), max_size=30), max_size=4))
+def test_what_is_equal_in_lists(lists: list[list[str]]) -> None:
+    names, offsets = [name for one in lists for name in one], offsets_of(lists)
+    hashed = hashes(pack(names))
+    found = [first_equal(hashed).tolist(), count_distinct(hashed, offsets).tolist()]
+    assert found == [[names.index(name) for name in names], [len(set(one)) for one in lists]]
+    assert found == plainly(lambda: [first_equal(hashed).tolist(), count_distinct(hashed, offsets).tolist()])
 
 
 @pytest.mark.parametrize("size", [20, 100, 5000])

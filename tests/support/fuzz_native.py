@@ -139,7 +139,7 @@ def _look_up(block: bytes, chance: random.Random) -> None:
     """Lists of random lengths, of the words of a block: what follows reading. Arrays have no bytes to spare."""
     import numpy as np
 
-    from karat.data.ids import Owners, Seen, hashes, match, may_repeat
+    from karat.data.ids import Owners, Seen, count_distinct, first_equal, hashes, match, may_repeat
     from karat.data.packed_ids import hash_cut, hash_texts, pack
     from karat.data.score_order import ranks_are_places, score_order, ties_at
 
@@ -149,6 +149,8 @@ def _look_up(block: bytes, chance: random.Random) -> None:
     hash_texts(words)
     hashed, docs = hashes(packed), hash_cut(packed, ord("#"))
     may_repeat(packed, offsets, hashed)
+    first_equal(docs)
+    count_distinct(docs, offsets)
     match(hashed, Owners(offsets, owners), docs, offsets, docs % 3 == 0 if chance.random() < 0.5 else None)
     seen = Seen()
     seen.add(words)

@@ -28,6 +28,8 @@ _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
     "karat_match": ([_POINTER] * 3 + [_WHOLE] + [_POINTER] * 5, _WHOLE),
     "karat_ties": ([_POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER, _POINTER], None),
     "karat_ranks": ([_POINTER, _POINTER, _WHOLE], _WHOLE),
+    "karat_firsts": ([_POINTER, _WHOLE, _POINTER, ctypes.c_uint64, _POINTER], None),
+    "karat_distinct": ([_POINTER, _POINTER, _WHOLE, _POINTER], _WHOLE),
     "karat_repeats": ([_POINTER, _POINTER, _WHOLE], _WHOLE),
     "karat_index": ([_POINTER, _WHOLE, _POINTER, ctypes.c_uint64, _POINTER, _WHOLE], None),
     "karat_find": (

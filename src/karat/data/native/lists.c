@@ -147,6 +147,51 @@ int64_t karat_repeats(const uint64_t *hashes, const int64_t *offsets, int64_t ow
     return repeated;
 }
 
+/* For each hash the number of the first that is equal, with a table of room + 1 empty slots (room = 2^n - 1). */
+void karat_firsts(const uint64_t *hashes, int64_t count, uint32_t *slots, uint64_t room, int64_t *firsts) {
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t slot = (hashes[i] >> 20) & room;
+        while (slots[slot] && hashes[slots[slot] - 1] != hashes[i]) slot = (slot + 1) & room;
+        if (!slots[slot]) slots[slot] = (uint32_t)(i + 1);
+        firsts[i] = slots[slot] - 1;
+    }
+}
+
+/* How many different hashes each owner has: owner i has offsets[i] … offsets[i + 1]. -1: no memory. */
+int64_t karat_distinct(const uint64_t *hashes, const int64_t *offsets, int64_t owners, int64_t *counts) {
+    int64_t most = 0;
+    for (int64_t i = 0; i < owners; i++) if (offsets[i + 1] - offsets[i] > most) most = offsets[i + 1] - offsets[i];
+    if (most >= INT32_MAX) return -1;
+    size_t room = 16;
+    while (room < 2 * (size_t)most) room *= 2;
+    uint32_t *slots = most > FEW ? malloc(room * sizeof *slots) : NULL; /* number + 1 of a hash of the owner */
+    if (most > FEW && !slots) return -1;
+    for (int64_t i = 0; i < owners; i++) {
+        const uint64_t *own = hashes + offsets[i];
+        int64_t count = offsets[i + 1] - offsets[i], distinct = 0;
+        if (count <= FEW) {
+            for (int64_t row = 0; row < count; row++) {
+                int again = 0;
+                for (int64_t other = 0; other < row; other++) again |= own[row] == own[other];
+                distinct += !again;
+            }
+        } else {
+            size_t mask = 15;
+            while (mask + 1 < 2 * (size_t)count) mask = 2 * mask + 1;
+            memset(slots, 0, (mask + 1) * sizeof *slots);
+            for (int64_t row = 0; row < count; row++) {
+                size_t slot = (size_t)(own[row] >> 20) & mask;
+                while (slots[slot] && own[slots[slot] - 1] != own[row]) slot = (slot + 1) & mask;
+                distinct += !slots[slot];
+                if (!slots[slot]) slots[slot] = (uint32_t)(row + 1);
+            }
+        }
+        counts[i] = distinct;
+    }
+    free(slots);
+    return 0;
+}
+
 /* Fill a table of room + 1 slots (room = 2^n - 1): number + 1 of the first of each hash, 0 = empty; and a filter of bits. */
 void karat_index(const uint64_t *hashes, int64_t count, uint32_t *slots, uint64_t room, uint64_t *bits, int64_t shift) {
     for (int64_t i = 0; i < count; i++) {
