@@ -20,7 +20,7 @@ import karat
 from karat import KaratError, evaluate, read_gold, read_run
 from karat.data.audit import Audit
 from karat.data.ids import HashTable, Owners, Seen, as_list, hashes, match, may_repeat
-from karat.data.native import build, native, reader_name
+from karat.files.native import build, native, reader_name
 from karat.data.packed_ids import cut_packed, hash_cut, hash_texts, pack
 from karat.errors import InputError
 from karat.formats.trec_rows import read_rows
@@ -334,7 +334,7 @@ def started(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-NAME = "from karat.data.native import reader_name; print(reader_name())"
+NAME = "from karat.files.native import reader_name; print(reader_name())"
 
 
 def test_the_version_says_which_reader_there_is() -> None:

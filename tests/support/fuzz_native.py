@@ -50,7 +50,7 @@ _PIECES += [
 
 def sanitized(folder: Path) -> tuple[Path, str] | None:
     """The library and what must be preloaded to run it; None where the compiler cannot make it."""
-    from karat.data.native import build
+    from karat.files.native import build
 
     library = folder / "reader.so"
     if build.compile_reader(library, _FLAGS) is not None:
@@ -105,7 +105,7 @@ def _damaged(text: bytes, chance: random.Random) -> bytes:
 
 def inside(seconds: float, seed: int) -> int:
     """How many blocks were read."""
-    import karat.data.native as door
+    import karat.files.native as door
     from karat.data.hits import OTHER_LISTS
     from karat.formats import json_lines, trec_rows
     from karat.formats.gold_parts import ITEMS
@@ -138,6 +138,11 @@ def inside(seconds: float, seed: int) -> int:
 def _look_up(block: bytes, chance: random.Random) -> None:
     """Lists of random lengths, of the words of a block: what follows reading. Arrays have no bytes to spare."""
     import numpy as np
+
+    from karat.matching.blocks import matched_letters
+
+    text = block.decode("utf-8", "replace")[:700]
+    matched_letters(text, text[chance.randrange(len(text) + 1) :] + text[: chance.randrange(len(text) + 1)])
 
     from karat.data.ids import Owners, Seen, count_distinct, first_equal, hashes, match, may_repeat
     from karat.data.packed_ids import hash_cut, hash_texts, pack

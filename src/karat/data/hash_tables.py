@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from karat.data.native import native
+from karat.files.native import native
 from karat.data.packed_ids import Hashes, Ints, hash_texts
 
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from karat.data.ids import LONGEST, Bools, Floats, Hashes, Ints
-from karat.data.native import native
+from karat.files.native import native
 from karat.data.packed_ids import joined_pieces, packed_pieces
 from karat.files.decode_errors import DECODE_ERRORS
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from karat.data.ids import Ints
-from karat.data.native import native
+from karat.files.native import native
 from karat.errors import InputError, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.files.limits import largest_line, line_too_long

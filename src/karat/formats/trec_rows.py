@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from karat.data.ids import LONGEST, Floats, Hashes, Ints, Packed
-from karat.data.native import native
+from karat.files.native import native
 from karat.data.packed_ids import WORD, joined_pieces
 from karat.errors import InputError
 

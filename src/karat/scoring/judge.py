@@ -26,7 +26,7 @@ from karat.data.ids import (
     take,
     take_list,
 )
-from karat.data.native import native
+from karat.files.native import native
 from karat.data.prices import unpriced
 from karat.data.versions import is_said
 from karat.scoring.dates import newer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from karat.data.ids import Hashes, Ids, Ints, as_list, hashes
-from karat.data.native import native
+from karat.files.native import native
 from karat.data.packed_ids import hash_texts
 from karat.scoring.judged import Judged
 

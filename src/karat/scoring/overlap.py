@@ -199,7 +199,8 @@ class _Wanted:
     def flags(self, numbers: Ints) -> Bools:
         found = np.zeros(len(self._names), np.bool_)
         found[numbers] = True
-        return found[self._inverse]
+        flagged: Bools = found[self._inverse]
+        return flagged
 
 
 def relevant_items(gold: Gold) -> list[int]:

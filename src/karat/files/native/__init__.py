@@ -1,4 +1,4 @@
-"""Loads the native reader (json.c, trec.c, lists.c) on first use. Where there is none, the plain reader reads.
+"""Loads the native reader (json.c, trec.c, lists.c, blocks.c) on first use. Where there is none, the plain reader reads.
 
 `KARAT_PURE=1` disables it. A library built from another source than the one next to it is ignored.
 """
@@ -49,13 +49,14 @@ _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
         _WHOLE,
     ),
     "karat_list_hashes": ([_POINTER, _POINTER, _POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER], None),
+    "karat_matched": ([_POINTER, _WHOLE, _POINTER, _WHOLE, _WHOLE], _WHOLE),
     "karat_order": ([_POINTER, _POINTER, _WHOLE, _WHOLE, _POINTER, _POINTER], None),
 }
 
 
 @cache
 def _loaded(path: str) -> Any:
-    from karat.data.native.build import checksum
+    from karat.files.native.build import checksum
 
     try:
         library = ctypes.CDLL(path)
