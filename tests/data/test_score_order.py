@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from karat.data.hits import Hits
 from karat.data.ids import HashTable, Owners, count_distinct, find, first_equal, has_repeats, hashes, keys, may_repeat
-from karat.files.native import native
 from karat.data.packed_ids import has_byte, pack
 from karat.data.score_order import ranks_are_places, score_order, ties_at
+from karat.files.native import native
 from karat.scoring.list_hashes import list_hashes
 
 pytestmark = pytest.mark.skipif(native() is None, reason="no native reader: it is made by `make native`")

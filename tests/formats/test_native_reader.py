@@ -20,9 +20,9 @@ import karat
 from karat import KaratError, evaluate, read_gold, read_run
 from karat.data.audit import Audit
 from karat.data.ids import HashTable, Owners, Seen, as_list, hashes, match, may_repeat
-from karat.files.native import build, native, reader_name
 from karat.data.packed_ids import cut_packed, hash_cut, hash_texts, pack
 from karat.errors import InputError
+from karat.files.native import build, native, reader_name
 from karat.formats.trec_rows import read_rows
 from karat.results.save import saved_form
 

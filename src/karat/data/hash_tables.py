@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from karat.files.native import native
 from karat.data.packed_ids import Hashes, Ints, hash_texts
+from karat.files.native import native
 
 
 class Owners(NamedTuple):

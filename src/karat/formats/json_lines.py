@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 
 from karat.data.ids import LONGEST, Bools, Floats, Hashes, Ints
-from karat.files.native import native
 from karat.data.packed_ids import joined_pieces, packed_pieces
 from karat.files.decode_errors import DECODE_ERRORS
+from karat.files.native import native
 
 # Kinds of fields of a listed object, with a question mark where null is allowed. Objects with `other` are decoded.
 # Of a field that is `noted`, only whether some object has it is told.

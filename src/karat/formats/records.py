@@ -15,10 +15,10 @@ import msgspec
 import numpy as np
 
 from karat.data.ids import Ints
-from karat.files.native import native
 from karat.errors import InputError, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.files.limits import largest_line, line_too_long
+from karat.files.native import native
 from karat.formats.base import Source, SourcePlace
 from karat.formats.json_lines import Columns, LineReader, LineTable, ListField
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from karat.data.audit import Audit
 from karat.data.hits import Hits, Run, Ungrouped
 from karat.data.ids import Floats, Ids, Ints, Seen, as_list, joined_ids, size_of, take
-from karat.files.native import native
 from karat.data.packed_ids import WORD
 from karat.errors import InputError
+from karat.files.native import native
 from karat.formats.ahead import read_ahead
 from karat.formats.base import Begun, Source, changed_while_read, source_parts
 from karat.formats.layout import grouped_rows, refuse_other_system

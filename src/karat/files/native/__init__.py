@@ -1,4 +1,4 @@
-"""Loads the native reader (json.c, trec.c, lists.c, blocks.c) on first use. Where there is none, the plain reader reads.
+"""Loads the native library (json.c, trec.c, lists.c, blocks.c) on first use. Where there is none, plain Python reads.
 
 `KARAT_PURE=1` disables it. A library built from another source than the one next to it is ignored.
 """
