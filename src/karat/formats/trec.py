@@ -191,7 +191,8 @@ class TrecRun(Run):
 
     def _read_blocks(self) -> Iterator[Hits]:
         blocks = self._blocks()
-        done, begun = Seen(), Begun(read_ahead(blocks) if self._source.reads_ahead else blocks)
+        ahead = self._source.reads_ahead
+        done, begun = Seen(), Begun(read_ahead(map(_inspected, blocks)) if ahead else blocks)
         for hits in begun.rest:
             begun.keep(replace(hits, written=None), 8 * len(hits.ids) + size_of(hits.ids))
             if done.add_texts(hits.queries):
@@ -226,6 +227,12 @@ class TrecRun(Run):
         places = line_starts(block)[offsets[:-1]] + begin
         made = self._made(queries, np.diff(offsets), frame["id"], frame["score"].to_numpy(), places)
         return replace(made, written=block)
+
+
+def _inspected(hits: Hits) -> Hits:
+    """The same, looked through for repeats while another thread judges the last ones."""
+    _ = hits.may_repeat
+    return hits
 
 
 class _Rows:
