@@ -432,7 +432,6 @@ class Slice(ListSlice):
 
 
 def _joined(parts: list[Any]) -> Any:
-    """Arrays one after the other."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
