@@ -53,7 +53,7 @@ golden: .venv/.frameworks
 
 # Compile the native reader. Without a C compiler, Karat reads with msgspec and polars only.
 native: .venv/.core
-	@$(BIN)/python -m karat.data.native.build || echo 'No native reader: everything works, but reading is slower.'
+	@$(BIN)/python -m karat.files.native.build || echo 'No native reader: everything works, but reading is slower.'
 
 # Feed damaged input to every reader, history file and endpoint, FUZZ_SECONDS each. Failing inputs are kept in tests/fuzz/.
 FUZZ_SECONDS := 20

@@ -15,7 +15,7 @@ class NativeReader(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel":
             return
-        spec = spec_from_file_location("build", Path(self.root, "src/karat/data/native/build.py"))
+        spec = spec_from_file_location("build", Path(self.root, "src/karat/files/native/build.py"))
         assert spec is not None
         assert spec.loader is not None
         build = module_from_spec(spec)

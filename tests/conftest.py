@@ -96,7 +96,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 @pytest.fixture(scope="module", params=["native", "plain"])
 def reader(request: pytest.FixtureRequest) -> Iterator[str]:
     """Which reader reads: a module that uses this is tested with both."""
-    from karat.data.native import native
+    from karat.files.native import native
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KARAT_PURE", "0" if request.param == "native" else "1")

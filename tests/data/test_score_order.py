@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karat.data.hits import Hits
-from karat.data.ids import HashTable, Owners, find, has_repeats, keys, may_repeat
-from karat.data.native import native
+from karat.data.ids import HashTable, Owners, count_distinct, find, first_equal, has_repeats, hashes, keys, may_repeat
 from karat.data.packed_ids import has_byte, pack
 from karat.data.score_order import ranks_are_places, score_order, ties_at
+from karat.files.native import native
 from karat.scoring.list_hashes import list_hashes
 
 pytestmark = pytest.mark.skipif(native() is None, reason="no native reader: it is made by `make native`")
 
 # Neighbours that differ in 64 bits only, beyond what 32 bits hold, missing, and equal.
 SCORES = st.sampled_from([0.0, -0.0, 1.0, 1.0 + 1e-12, 1e300, 2e300, -1e300, float("nan"), 0.5, 3e-46])
-LISTS = st.lists(st.lists(SCORES, max_size=6), max_size=5)
+LISTS = st.lists(st.lists(SCORES, max_size=12), max_size=5)
 NAMES = st.lists(st.lists(st.sampled_from(["a", "b", "a#1", "é", "x" * 20]), max_size=6), max_size=5)
 
 
@@ -75,6 +75,26 @@ def test_ids_of_lists(lists: list[list[str]], chance: Any) -> None:
     assert looked_up() == plainly(looked_up) == expected
     assert may_repeat(ids, offsets) == any(len(set(one)) < len(one) for one in lists)
     assert has_byte(ids, ord("#")) == plainly(lambda: has_byte(ids, ord("#"))) == any("#" in name for name in names)
+
+
+@given(st.lists(st.lists(st.sampled_from(list("abcdefgh") * 3), max_size=30), max_size=4))
+def test_what_is_equal_in_lists(lists: list[list[str]]) -> None:
+    names, offsets = [name for one in lists for name in one], offsets_of(lists)
+    hashed = hashes(pack(names))
+    found = [first_equal(hashed).tolist(), count_distinct(hashed, offsets).tolist()]
+    assert found == [[names.index(name) for name in names], [len(set(one)) for one in lists]]
+    assert found == plainly(lambda: [first_equal(hashed).tolist(), count_distinct(hashed, offsets).tolist()])
+
+
+@pytest.mark.parametrize("size", [20, 100, 5000])
+def test_one_repeat_in_a_long_list(size: int) -> None:
+    names = [f"d{i}" for i in range(size)]
+    offsets = np.array([0, size, size + 20])
+    assert not may_repeat(pack(names + names[:20]), offsets)
+    for first, again in ((0, size - 1), (size - 2, size - 1), (3, size // 2)):
+        repeated = [*names, *names[:20]]
+        repeated[again] = names[first]
+        assert may_repeat(pack(repeated), offsets)
 
 
 def _pairs(lists: list[list[str]]) -> list[tuple[int, str]]:

@@ -15,7 +15,7 @@ from karat import KaratError, read_gold, read_run
 from karat.data.audit import Audit
 from karat.data.hits import OTHER_LISTS
 from karat.data.ids import as_list
-from karat.data.native import native
+from karat.files.native import native
 from karat.formats.gold_parts import ITEMS
 from karat.formats.gold_records import GoldEntry
 from karat.formats.records import RecordDecoder

@@ -20,9 +20,9 @@ import karat
 from karat import KaratError, evaluate, read_gold, read_run
 from karat.data.audit import Audit
 from karat.data.ids import HashTable, Owners, Seen, as_list, hashes, match, may_repeat
-from karat.data.native import build, native, reader_name
 from karat.data.packed_ids import cut_packed, hash_cut, hash_texts, pack
 from karat.errors import InputError
+from karat.files.native import build, native, reader_name
 from karat.formats.trec_rows import read_rows
 from karat.results.save import saved_form
 
@@ -38,9 +38,11 @@ def plainly(call: Any) -> Any:
 
 # ---- numbers ----
 
+REST = b"z Q0 z 1 0.5 tag\n" * 300  # after so many bytes, many lines are looked at together
 WRITTEN = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False).map(repr),
     st.floats(0, 1).map(repr),
+    st.from_regex(r"[0-9]{0,5}\.[0-9]{1,5}", fullmatch=True),
     st.tuples(st.integers(0, 10**21), st.integers(0, 24)).map(lambda n: f"{n[0]}.{'0' * (n[1] // 2)}{n[1]}"),
     st.from_regex(r"-?[0-9]{1,22}(\.[0-9]{1,24})?", fullmatch=True),
     st.sampled_from(
@@ -57,6 +59,10 @@ def test_every_number_is_rounded_once(numbers: list[str]) -> None:
     rows = read_rows(block, columns=4, exactly=True, number=3)
     assert rows is not None
     assert [repr(n) for n in rows.numbers.tolist()] == [repr(float(n)) for n in numbers]
+    block = "".join(f"query{i // 3} Q0 d{i} 1 {number} tag\n" for i, number in enumerate(numbers)).encode()
+    rows = read_rows(block + REST, columns=5, number=4)
+    assert rows is not None
+    assert [repr(n) for n in rows.numbers[: len(numbers)].tolist()] == [repr(float(n)) for n in numbers]
 
 
 # ---- TREC ----
@@ -131,7 +137,7 @@ def test_trec_files_are_the_same_whatever_is_changed(
         end = data.draw(st.integers(at, min(len(lines[place]), at + 8)))
         lines[place] = lines[place][:at] + data.draw(st.sampled_from(PIECES)) + lines[place][end:]
     path = tmp_path_factory.getbasetemp() / f"native.{kind}"
-    path.write_bytes(b"".join(lines))
+    path.write_bytes(b"".join([*lines, REST if kind == "run" and data.draw(st.booleans()) else b""]))
     outcome = run_outcome if kind == "run" else qrels_outcome
     assert outcome(path) == plainly(lambda: outcome(path))
 
@@ -328,7 +334,7 @@ def started(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-NAME = "from karat.data.native import reader_name; print(reader_name())"
+NAME = "from karat.files.native import reader_name; print(reader_name())"
 
 
 def test_the_version_says_which_reader_there_is() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fuzz_native import fuzz
 
-from karat.data.native import build
+from karat.files.native import build
 
 
 def test_damaged_files_never_break_the_native_reader() -> None:

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from random import Random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from karat.matching import cover as covering
@@ -212,9 +212,13 @@ def test_just_under_the_limit_is_compared() -> None:
     assert rule(cover(changed, text)) == plain(changed, text, 0.7) == "fuzzy"
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("pure", ["0", "1"])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs())
-def test_matched_letters_are_those_of_difflib(pair: tuple[str, str]) -> None:
+def test_matched_letters_are_those_of_difflib(
+    pure: str, monkeypatch: pytest.MonkeyPatch, pair: tuple[str, str]
+) -> None:
+    monkeypatch.setenv("KARAT_PURE", pure)
     blocks = SequenceMatcher(None, *pair).get_matching_blocks()
     expected = sum(block.size for block in blocks)
     assert matched_letters(*pair) == matched_letters(*pair, expected) == expected

@@ -50,7 +50,7 @@ _PIECES += [
 
 def sanitized(folder: Path) -> tuple[Path, str] | None:
     """The library and what must be preloaded to run it; None where the compiler cannot make it."""
-    from karat.data.native import build
+    from karat.files.native import build
 
     library = folder / "reader.so"
     if build.compile_reader(library, _FLAGS) is not None:
@@ -87,11 +87,12 @@ def _samples() -> list[bytes]:
     ]
     gold = [{"query_id": f"q{i}", "gold": [{"chunk_id": f"d{i}", "grade": 1}, "b", 7]} for i in range(8)]
     trec = "".join(f"q{i // 3} Q0 document_{i}é {i} {i / 7} tag\n" for i in range(12))
+    long = "".join(f"query-{i // 9} Q0 {i * i} {i} {i / 8} tag\n" for i in range(220))
     qrels = "".join(f"q{i // 3}\t0  d{i} {i % 3}\r\n" for i in range(12))
     lines = (
         "\n".join(json.dumps(e, ensure_ascii=i) for e in entries) for i in (False, True) for entries in (log, gold)
     )
-    return [*(text.encode() for text in lines), trec.encode(), qrels.encode()]
+    return [*(text.encode() for text in lines), trec.encode(), long.encode(), qrels.encode()]
 
 
 def _damaged(text: bytes, chance: random.Random) -> bytes:
@@ -104,7 +105,7 @@ def _damaged(text: bytes, chance: random.Random) -> bytes:
 
 def inside(seconds: float, seed: int) -> int:
     """How many blocks were read."""
-    import karat.data.native as door
+    import karat.files.native as door
     from karat.data.hits import OTHER_LISTS
     from karat.formats import json_lines, trec_rows
     from karat.formats.gold_parts import ITEMS
@@ -138,7 +139,12 @@ def _look_up(block: bytes, chance: random.Random) -> None:
     """Lists of random lengths, of the words of a block: what follows reading. Arrays have no bytes to spare."""
     import numpy as np
 
-    from karat.data.ids import Owners, Seen, hashes, match, may_repeat
+    from karat.matching.blocks import matched_letters
+
+    text = block.decode("utf-8", "replace")[:700]
+    matched_letters(text, text[chance.randrange(len(text) + 1) :] + text[: chance.randrange(len(text) + 1)])
+
+    from karat.data.ids import Owners, Seen, count_distinct, first_equal, hashes, match, may_repeat
     from karat.data.packed_ids import hash_cut, hash_texts, pack
     from karat.data.score_order import ranks_are_places, score_order, ties_at
 
@@ -148,6 +154,8 @@ def _look_up(block: bytes, chance: random.Random) -> None:
     hash_texts(words)
     hashed, docs = hashes(packed), hash_cut(packed, ord("#"))
     may_repeat(packed, offsets, hashed)
+    first_equal(docs)
+    count_distinct(docs, offsets)
     match(hashed, Owners(offsets, owners), docs, offsets, docs % 3 == 0 if chance.random() < 0.5 else None)
     seen = Seen()
     seen.add(words)

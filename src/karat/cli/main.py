@@ -144,7 +144,7 @@ def every_command(only: str | None = None) -> dict[str, click.Command]:
 def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
         from karat.cli.say import say
-        from karat.data.native import reader_name
+        from karat.files.native import reader_name
 
         say(f"karat, version {karat.__version__}, {reader_name()}")
         context.exit()

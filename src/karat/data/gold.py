@@ -22,6 +22,7 @@ from karat.data.ids import (
     Ints,
     Packed,
     as_list,
+    first_equal,
     hashes,
     keys,
     rows_of,
@@ -194,18 +195,9 @@ class Gold(Bulk, frozen=True):
 
     def _same_names(self, names: Packed) -> Ints:
         """For every item, the first item of its query with the same name."""
-        query, first = self.query_of_item, np.arange(len(names))
-        found = keys(hashes(names), query)
-        order = np.argsort(found)
-        ordered = found[order]
-        same = np.append(False, ordered[1:] == ordered[:-1])[: len(order)]
-        if not same.any():
-            return first
-        group = np.flatnonzero(same | np.append(same[1:], False))  # only items that are not alone
-        starts = np.flatnonzero(~same[group])
-        lowest = np.minimum.reduceat(order[group], starts)
-        first[order[group]] = np.repeat(lowest, np.diff(np.append(starts, len(group))))
-        again = order[group]
+        query = self.query_of_item
+        first = first_equal(keys(hashes(names), query))
+        again = np.flatnonzero(first != np.arange(len(names)))
         if (names[again] == names[first[again]]).all() and (query[again] == query[first[again]]).all():
             return first
         numbers: dict[tuple[int, bytes], int] = {}  # two names have one hash

@@ -95,7 +95,7 @@ class GoldBuilder(msgspec.Struct, eq=False):
             raise InputError(
                 "the gold set has no queries", code="no-queries", file=self.label, hint="it needs at least one entry"
             )
-        if not self.distinct and Seen().add(self.queries) and len(set(self.queries)) < len(self.queries):
+        if not self.distinct and Seen().add_texts(self.queries) and len(set(self.queries)) < len(self.queries):
             raise self._repeated_query()
         self._read_hops()
         self._read_forbidden()

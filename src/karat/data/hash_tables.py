@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from karat.data.native import native
-from karat.data.packed_ids import Hashes, Ints
+from karat.data.packed_ids import Hashes, Ints, hash_texts
+from karat.files.native import native
 
 
 class Owners(NamedTuple):
@@ -106,6 +106,33 @@ def match(
     return rows[:found].copy(), items[:found].copy()
 
 
+def first_equal(hashed: Hashes) -> Ints:
+    """For each hash the position of the first that is equal."""
+    library = native()
+    if library is None or len(hashed) >= 1 << 31:
+        _, first, which = np.unique(hashed, return_index=True, return_inverse=True)
+        return first[which]
+    hashed, first = np.ascontiguousarray(hashed), np.empty(len(hashed), np.int64)
+    slots = np.zeros(1 << max(4, (2 * len(hashed)).bit_length()), np.uint32)
+    library.karat_firsts(hashed.ctypes.data, len(hashed), slots.ctypes.data, len(slots) - 1, first.ctypes.data)
+    return first
+
+
+def count_distinct(hashed: Hashes, offsets: Ints) -> Ints:
+    """How many different hashes each owner has: owner i has offsets[i] … offsets[i + 1]."""
+    library, size = native(), len(offsets) - 1
+    if library is None:
+        owner = np.repeat(np.arange(size), np.diff(offsets))
+        order = np.lexsort((hashed, owner))
+        fresh = np.append(True, (np.diff(hashed[order]) != 0) | (np.diff(owner[order]) != 0))[: len(order)]
+        return np.bincount(owner[order[fresh]], minlength=size)
+    hashed, offsets = np.ascontiguousarray(hashed), np.ascontiguousarray(offsets)
+    counts = np.empty(size, np.int64)
+    if library.karat_distinct(hashed.ctypes.data, offsets.ctypes.data, size, counts.ctypes.data) < 0:
+        raise MemoryError
+    return counts
+
+
 class Seen:
     """Names seen so far. Each is kept as a 64-bit hash: false alarms are next to impossible, and callers check every
     alarm."""
@@ -119,6 +146,10 @@ class Seen:
         """Whether one of them was seen before, or occurs twice."""
         new = np.fromiter(map(hash, names), np.int64, len(names))
         return self._add_sorted(np.sort(new)) if native() is None else self._add_native(new.view(np.uint64))
+
+    def add_texts(self, names: list[str]) -> bool:
+        """The same, for texts only: either all names are added this way, or none."""
+        return self.add(names) if native() is None else self._add_native(hash_texts(names))
 
     def _add_native(self, new: Hashes) -> bool:
         self._count += len(new)

@@ -30,6 +30,7 @@ WRITTEN = "written"  # field of a query whose id the run spells differently: its
 OTHER_TIMES = "other_times"  # field of a query whose rows have several times: which ones
 # What the user may say about scores: which end is best, or that the order of the hits is the ranking.
 ScoreMeaning: TypeAlias = Literal["higher-is-better", "lower-is-better", "as-listed"]
+_SHARE = 8  # rows are many if they are more than one in so many
 DISTANCE = re.compile(r"distance|(?<![a-z])(?:dist|l2)(?![a-z])", re.I)  # names of scores that are distances
 # Other lists of a query: before reranking, and for the query before rewriting.
 OTHER_LISTS = ("raw", "topk_original")
@@ -116,6 +117,8 @@ class Hits(Bulk, frozen=True):
 
     def query_at(self, rows: Ints) -> Ints:
         """The query of some rows."""
+        if _SHARE * len(rows) > self.offsets[-1]:
+            return self.query_of_row[rows]
         return np.searchsorted(self.offsets, rows, "right") - 1
 
     def with_scores(self, meaning: ScoreMeaning) -> Hits:

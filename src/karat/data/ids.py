@@ -19,13 +19,15 @@ from numpy.typing import NDArray
 from karat.data.hash_tables import HashTable as HashTable
 from karat.data.hash_tables import Owners as Owners
 from karat.data.hash_tables import Seen as Seen
+from karat.data.hash_tables import count_distinct as count_distinct
+from karat.data.hash_tables import first_equal as first_equal
 from karat.data.hash_tables import match as match
-from karat.data.native import native
 from karat.data.packed_ids import PIECE, cut_packed, has_byte, hash_cut, hash_packed, pack, unpack
 from karat.data.packed_ids import Hashes as Hashes
 from karat.data.packed_ids import Ints as Ints
 from karat.data.packed_ids import Packed as Packed
 from karat.errors import ConfigError
+from karat.files.native import native
 
 if TYPE_CHECKING:
     import polars as pl

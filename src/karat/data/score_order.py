@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from karat.data.ids import Bools, Floats, Ints
-from karat.data.native import native
+from karat.files.native import native
 
 _GAP, _FALLS, _RISES, _UNSORTED, _TIED, _ROUNDED = (1 << bit for bit in range(6))
 

@@ -23,9 +23,15 @@ def normal_text(text: str) -> str:
 class TextIndex:
     """Text → id. It is built when it is first used."""
 
-    def __init__(self, pairs: Callable[[], Iterable[tuple[str | None, str]]], ids: Collection[str] = ()) -> None:
+    def __init__(
+        self, pairs: Callable[[], Iterable[tuple[str | None, str]]], ids: Callable[[], Collection[str]] = tuple
+    ) -> None:
         """`pairs`: texts with their ids. `ids`: a text that is one of them is its own id."""
-        self._pairs, self._ids = pairs, ids
+        self._pairs, self._get_ids = pairs, ids
+
+    @cached_property
+    def _ids(self) -> Collection[str]:
+        return self._get_ids()
 
     @cached_property
     def _found(self) -> dict[str, list[str]]:

@@ -19,7 +19,7 @@ from karat.data.passages.passage import Passage
 from karat.data.versions import EXPECTED, Version, is_said
 from karat.errors import InputError, did_you_mean, meant
 from karat.formats.gold_records import TARGET_FIELD, GoldEntry, GoldItem
-from karat.formats.json_lines import Columns, ListField, ValueKind
+from karat.formats.json_lines import Columns, ListField, ValueKind, has_texts
 from karat.formats.records import RecordDecoder, Records, column, extra_columns, has_field
 
 _KINDS = {"chunk_id": CHUNK, "id": BARE, "doc_id": DOC}
@@ -47,7 +47,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
 
     def query_ids(self) -> list[str]:
         ids = column(self.entries, "query_id")
-        if set(map(type, ids)) <= {str}:
+        if has_texts(self.entries, "query_id") or set(map(type, ids)) <= {str}:
             return ids
         # Sets without ids use the text of the query.
         named = zip(ids, column(self.entries, "id"), column(self.entries, "query"), strict=True)

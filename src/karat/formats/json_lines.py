@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 
 from karat.data.ids import LONGEST, Bools, Floats, Hashes, Ints
-from karat.data.native import native
 from karat.data.packed_ids import joined_pieces, packed_pieces
 from karat.files.decode_errors import DECODE_ERRORS
+from karat.files.native import native
 
 # Kinds of fields of a listed object, with a question mark where null is allowed. Objects with `other` are decoded.
 # Of a field that is `noted`, only whether some object has it is told.
@@ -81,6 +81,7 @@ class LineTable(msgspec.Struct, frozen=True):
     decoder: Any = None  # of that field
     noted: bool = False  # whether an object has a field that is only noted
     skipped: frozenset[str] = frozenset()  # fields that some line has, and that were not read
+    alike: frozenset[str] = frozenset()  # fields of `values` that every line has with the same bytes
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -104,7 +105,12 @@ class LineTable(msgspec.Struct, frozen=True):
         values = {name: [column[i] for i in at] for name, column in self.values.items()}
         columns = {name: lists.of_lists(at) for name, lists in self.columns.items()}
         # The names in the selected lines are unknown: their numbers are read from the text.
-        return LineTable(self.starts[at], columns, self.block, spans, values, None, self.decoder)
+        return LineTable(self.starts[at], columns, self.block, spans, values, None, self.decoder, alike=self.alike)
+
+
+def has_texts(records: object, name: str) -> bool:
+    """Whether every record has a text in this field; False where that is not known."""
+    return isinstance(records, LineTable) and name in records.spans and not records.spans[name].of_numbers
 
 
 class _Asked(ctypes.Structure):
@@ -244,6 +250,7 @@ class LineReader:
             columns[name] = Columns(counts, read, None if there.all() else there, hashed)
         spans: dict[str, _Spans] = {}
         values: dict[str, list[Any]] = {}
+        alike: list[str] = []
         numbers = self._numbers(block, lines, asked.stage_count)
         try:
             for at, name in enumerate(self._names):
@@ -256,6 +263,7 @@ class LineReader:
                     spans[name] = _Spans(first.copy(), end.copy(), of_numbers)
                 elif not found & (_DIFFERENT | _LACKING):
                     values[name] = [self._decoders[name].decode(block[first[0] : end[0]])] * lines
+                    alike.append(name)
                 else:
                     values[name] = _decoded(self._decoders[name], block, first, end)
         except DECODE_ERRORS:
@@ -264,7 +272,7 @@ class LineReader:
         seen = zip(self._names, self._kinds, room.found.tolist(), strict=True)
         skipped = frozenset(name for name, kind, found in seen if kind == _SKIP and found)
         starts, noted = room.starts[:lines].copy(), bool(asked.noted)
-        return LineTable(starts, columns, block, spans, values, numbers, decoder, noted, skipped)
+        return LineTable(starts, columns, block, spans, values, numbers, decoder, noted, skipped, frozenset(alike))
 
     def _numbers(self, block: bytes, lines: int, count: int) -> dict[str, Floats] | None:
         """The field with an object of numbers; None where some line has something else."""

@@ -329,7 +329,7 @@ def runs_of(names: pl.Series) -> Runs:
 def grouped_rows(found: list[str], sizes: Ints) -> Groups:
     """Names in the order of first appearance, where the rows of each begin once they are together, and the
     order that brings them together: None where they are together already."""
-    if not Seen().add(found):
+    if not Seen().add_texts(found):
         return found, np.append(0, np.cumsum(sizes)), None
     first: dict[str, int] = {}
     of_run = np.fromiter((first.setdefault(n, len(first)) for n in found), np.int64, len(found))

@@ -148,7 +148,7 @@ def streamed(
     done: dict[str, Seen] = {}
     for first, piece in pieces:
         for hits in FrameRun(piece, label, layout=layout, named=True, first=first).slices(columns, audit):
-            if done.setdefault(hits.system, Seen()).add(hits.queries):
+            if done.setdefault(hits.system, Seen()).add_texts(hits.queries):
                 raise Ungrouped
             if system in (None, hits.system):
                 yield replace(hits, places=None)

@@ -15,10 +15,10 @@ import msgspec
 import numpy as np
 
 from karat.data.ids import Ints
-from karat.data.native import native
 from karat.errors import InputError, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.files.limits import largest_line, line_too_long
+from karat.files.native import native
 from karat.formats.base import Source, SourcePlace
 from karat.formats.json_lines import Columns, LineReader, LineTable, ListField
 
@@ -165,6 +165,13 @@ def column(records: Records[Any], name: str) -> list[Any]:
     if isinstance(records, LineTable):
         return records.column(name) if name in records else [None] * len(records)
     return list(map(attrgetter(name), records)) if has_field(records, name) else [None] * len(records)
+
+
+def only_value(records: Records[Any], name: str) -> list[Any] | None:
+    """The value of a field that all records have alike or lack, in a list; None where it has to be looked for."""
+    if not isinstance(records, LineTable) or not len(records):
+        return None
+    return [None] if name not in records else records.values[name][:1] if name in records.alike else None
 
 
 def has_field(records: Records[Any], name: str) -> bool:
@@ -402,6 +409,9 @@ def no_gc() -> Iterator[None]:
         yield
     finally:
         if was:
+            if not gc.get_freeze_count():  # what was made counts as old: a look at all of it would find no cycles
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

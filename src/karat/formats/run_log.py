@@ -207,7 +207,7 @@ class RunLog(Run):
 
     def match_queries(self, gold: Gold) -> None:
         texts = gold.fields.get("query", ())
-        self._names = TextIndex(lambda: zip(texts, gold.queries, strict=False), gold.index)
+        self._names = TextIndex(lambda: zip(texts, gold.queries, strict=False), lambda: gold.index)
 
     def grouped(self) -> Run:
         """The same run, with all lines held in memory: the steps of a query are not together."""
@@ -331,7 +331,7 @@ class RunLog(Run):
 
     def _once(self, hits: Hits, seen: dict[str, Seen]) -> Hits:
         """The same, if none of its queries came before."""
-        if seen.setdefault(hits.system, Seen()).add(hits.queries):
+        if seen.setdefault(hits.system, Seen()).add_texts(hits.queries):
             if self._stepped and not self._whole:
                 raise Ungrouped
             self._refuse_repeat(hits.system)

@@ -17,8 +17,8 @@ from karat.data.hits import FOUND_AT, OPTIONAL_COLUMNS, SEARCHES, STEPS, Hits
 from karat.data.ids import Floats, Hashes, Ints, Packed, as_list, compact, joined_ids
 from karat.data.packed_ids import WORD, first_empty
 from karat.errors import InputError, meant
-from karat.formats.json_lines import Columns, LineTable
-from karat.formats.records import Records, column, extra_columns, has_field, pick
+from karat.formats.json_lines import Columns, LineTable, has_texts
+from karat.formats.records import Records, column, extra_columns, has_field, only_value, pick
 from karat.formats.run_records import Hit, Places, RunRecord, step_facts
 from karat.formats.step_lists import lists_in, of_union, searches_in
 from karat.formats.step_use import count_sums, uses_in, with_sums
@@ -56,7 +56,7 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
     names: TextIndex | None = None  # the gold set's queries, for records without an id
 
     def by_system(self) -> Iterator[SystemRecords]:
-        systems = column(self.records, "system")
+        systems = only_value(self.records, "system") or column(self.records, "system")
         if systems.count(systems[0]) == len(systems):
             yield self
             return
@@ -104,7 +104,7 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def queries(self) -> list[str]:
         queries = column(self.records, "query_id")
-        if set(map(type, queries)) == {str}:
+        if has_texts(self.records, "query_id") or set(map(type, queries)) == {str}:
             return queries
         # A log without ids is matched by the text of the query, like a single-target set.
         texts = column(self.records, "query")
@@ -137,9 +137,10 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
         return wanted
 
     def provenance(self) -> Iterator[tuple[str, list[Any]]]:
-        for name in _PROVENANCE:
-            yield name, _different(column(self.records, name))
-        for name, values in extra_columns(self.records, self.extra_names).items():
+        as_lines = isinstance(self.records, LineTable)
+        for name in (*_PROVENANCE, *self.extra_names.values()) if as_lines else _PROVENANCE:
+            yield name, only_value(self.records, name) or _different(column(self.records, name))
+        for name, values in {} if as_lines else extra_columns(self.records, self.extra_names).items():
             yield name, _different(values)
 
     def latency(self) -> Mapping[str, Floats]:
@@ -431,7 +432,6 @@ class Slice(ListSlice):
 
 
 def _joined(parts: list[Any]) -> Any:
-    """Arrays one after the other."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from karat.data.audit import Audit
 from karat.data.hits import Hits, Run, Ungrouped
 from karat.data.ids import Floats, Ids, Ints, Seen, as_list, joined_ids, size_of, take
-from karat.data.native import native
 from karat.data.packed_ids import WORD
 from karat.errors import InputError
+from karat.files.native import native
 from karat.formats.ahead import read_ahead
 from karat.formats.base import Begun, Source, changed_while_read, source_parts
 from karat.formats.layout import grouped_rows, refuse_other_system
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Below this size, a plain loop over lines is faster than importing polars.
 _SMALL = 16 << 20
-_BLOCK = 3 << 20
+_BLOCK = 4 << 20
 _PIECE = 1 << 17
 _SPACE, _BREAK = b" \n"
 
@@ -191,10 +191,11 @@ class TrecRun(Run):
 
     def _read_blocks(self) -> Iterator[Hits]:
         blocks = self._blocks()
-        done, begun = Seen(), Begun(read_ahead(blocks) if self._source.reads_ahead else blocks)
+        ahead = self._source.reads_ahead
+        done, begun = Seen(), Begun(read_ahead(map(_inspected, blocks)) if ahead else blocks)
         for hits in begun.rest:
             begun.keep(replace(hits, written=None), 8 * len(hits.ids) + size_of(hits.ids))
-            if done.add(hits.queries):
+            if done.add_texts(hits.queries):
                 self._begun = begun
                 raise Ungrouped
             yield hits
@@ -226,6 +227,12 @@ class TrecRun(Run):
         places = line_starts(block)[offsets[:-1]] + begin
         made = self._made(queries, np.diff(offsets), frame["id"], frame["score"].to_numpy(), places)
         return replace(made, written=block)
+
+
+def _inspected(hits: Hits) -> Hits:
+    """The same, looked through for repeats while another thread judges the last ones."""
+    _ = hits.may_repeat
+    return hits
 
 
 class _Rows:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from karat.data.ids import LONGEST, Floats, Hashes, Ints, Packed
-from karat.data.native import native
 from karat.data.packed_ids import WORD, joined_pieces
 from karat.errors import InputError
+from karat.files.native import native
 
 _LARGEST = 1 << 30  # bytes of a block
 _LEAST = 16  # minimum bytes of a line, for a first guess

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from karat.files.native import native
+
 MOST = 500_000  # the product of two lengths up to which all pairs of equal letters are listed
 _LONG, _STRETCH = 200, 16  # difflib's `autojunk`; letters compared at once
 
@@ -20,6 +22,12 @@ def matched_letters(one: str, other: str, least: int = 0) -> int:
     >>> matched_letters(*texts), sum(block.size for block in SequenceMatcher(None, *texts).get_matching_blocks())
     (20, 20)
     """
+    library = native()
+    if library is not None:
+        letters = (one.encode("utf-32-le", "surrogatepass"), other.encode("utf-32-le", "surrogatepass"))
+        found = int(library.karat_matched(letters[0], len(one), letters[1], len(other), least))
+        if found >= 0:
+            return found
     step = len(other) + 1  # a pair of places is one number: step · place in `one` + place in `other`
     total, left = 0, min(len(one), len(other))
     todo = [(0, len(one), 0, len(other), _pairs(one, other, step))]

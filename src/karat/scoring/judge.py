@@ -26,9 +26,9 @@ from karat.data.ids import (
     take,
     take_list,
 )
-from karat.data.native import native
 from karat.data.prices import unpriced
 from karat.data.versions import is_said
+from karat.files.native import native
 from karat.scoring.dates import newer
 from karat.scoring.ranking import drop_repeats, inspect_order, places_of, rank_order
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from karat.data.ids import Hashes, Ids, Ints, as_list, hashes
-from karat.data.native import native
 from karat.data.packed_ids import hash_texts
+from karat.files.native import native
 from karat.scoring.judged import Judged
 
 DEPTHS = (1, 3, 5, 10, 20)  # those of a sweep; the last column is the whole list

@@ -130,6 +130,7 @@ class Kernel:
         self.request = request
         self.golds = golds
         self._watches: dict[str, NameWatch] = {}
+        self._rules: dict[View, Rules] = {view: view.rules(request.rules) for view in request.views}
         self._shown: dict[tuple[str, View], set[str]] = {}  # codes of the audit that have examples
         self._next: dict[
             tuple[str, str], int
@@ -172,7 +173,7 @@ class Kernel:
     def _judge(self, lists: Hits, view: View, audit: Audit) -> Judged:
         request = self.request
         gold, start = self.golds.of(lists.system, view), self._next.get((lists.system, view.lists), 0)
-        return judge(lists, gold, view.rules(request.rules), audit, request.depth(view, gold), start)
+        return judge(lists, gold, self._rules[view], audit, request.depth(view, gold), start)
 
     def _with_own(self, part: Part, own: Judged, judged: dict[View, Judged], hits: Hits) -> Part:
         """Collect the other data of the run's own lists."""

@@ -23,6 +23,7 @@ from karat.data.ids import (
     Packed,
     as_list,
     equal,
+    first_equal,
     hashes,
     like,
     take,
@@ -101,7 +102,7 @@ class ReturnedNames:
         if not self._documents.left:
             return
         if self._rule.any_chunk(hits.ids, hits.written):
-            self._documents.look(self._rule.docs(hits.ids))
+            self._documents.look(hits.ids, self._rule.doc_hashes(hits.ids), self._rule)
         elif self._whole.all():
             self._documents.same_as(self._ids)
         else:
@@ -149,14 +150,10 @@ class _Wanted:
     """Names that are searched until they are found, by hash and then confirmed as text."""
 
     def __init__(self, names: Packed) -> None:
-        hashed = hashes(names)
-        # In the order of their hashes, which is the same everywhere.
-        order = np.argsort(hashed)
-        ordered = hashed[order]
-        new = np.append(True, ordered[1:] != ordered[:-1])[: len(order)]
-        self._inverse = np.empty(len(order), np.int64)
-        self._inverse[order] = np.cumsum(new) - 1
-        self._names = names[order[new]]
+        first = first_equal(hashes(names))
+        new = first == np.arange(len(first))
+        self._inverse = (np.cumsum(new) - 1)[first]  # the same in every process
+        self._names = names[new]
         self._found = np.zeros(len(self._names), np.bool_)
         self._told = self._found.copy()
         self._tables: dict[type, _NameTable] = {}
@@ -169,8 +166,8 @@ class _Wanted:
         """For the same names."""
         self._found |= other._found
 
-    def look(self, ids: Ids, hashed: Hashes | None = None) -> None:
-        """`hashed`: the hashes of the ids, where they are known."""
+    def look(self, ids: Ids, hashed: Hashes | None = None, rule: DocRule | None = None) -> None:
+        """`hashed`: the hashes of the ids, where they are known. With a rule, for the documents of the ids."""
         ids = ids.listed if isinstance(ids, Keys) else ids
         if not len(ids) or not self.left:
             return
@@ -179,7 +176,8 @@ class _Wanted:
             self._tables[kind] = self._table(ids)
         table = self._tables[kind]
         rows, at = table.hashes.find(hashes(ids) if hashed is None else hashed)
-        same = equal(take(ids, rows), take(table.names, at))
+        found = take(ids, rows)
+        same = equal(found if rule is None else rule.docs(found), take(table.names, at))
         self._found[table.numbers[at[same]]] = True
 
     def _table(self, like_ids: Ids) -> _NameTable:
@@ -201,7 +199,8 @@ class _Wanted:
     def flags(self, numbers: Ints) -> Bools:
         found = np.zeros(len(self._names), np.bool_)
         found[numbers] = True
-        return found[self._inverse]
+        flagged: Bools = found[self._inverse]
+        return flagged
 
 
 def relevant_items(gold: Gold) -> list[int]:

@@ -69,8 +69,11 @@ def listed_only(hits: Hits) -> Bools:
     """Queries without any rank or score."""
     found = np.diff(hits.offsets) > 0
     for column in (hits.rank, hits.score):
-        if column is not None:
-            found &= np.bincount(hits.query_of_row[~np.isnan(column)], minlength=len(found)) == 0
+        if column is not None and found.any():
+            said = ~np.isnan(column)
+            if said.all():
+                return np.zeros(len(found), np.bool_)
+            found &= np.bincount(hits.query_of_row[said], minlength=len(found)) == 0
     return found
 
 

@@ -47,7 +47,7 @@ def tied_hits(judged: Judged, query: Ints, rows: Ints) -> Bools:
     """For hits in ranking order, whether each has the same score as the one before it."""
     tied, hits = np.zeros(len(rows), np.bool_), judged.hits
     if hits is not None and hits.score is not None and len(rows):
-        score = compared(hits.score, judged.score_width)[rows]
+        score = compared(hits.score[rows], judged.score_width)
         tied[1:] = (score[1:] == score[:-1]) & (query[1:] == query[:-1]) & score_decides(hits)[query[1:]]
     return tied
 

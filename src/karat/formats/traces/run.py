@@ -63,7 +63,7 @@ class TraceRun(RunLog):
         return other
 
     def match_texts(self, corpus: Corpus) -> None:
-        self._chunks = TextIndex(lambda: zip(corpus.texts, corpus.ids, strict=True), corpus.index)
+        self._chunks = TextIndex(lambda: zip(corpus.texts, corpus.ids, strict=True), lambda: corpus.index)
 
     def parts(self, least: int) -> None:
         return None

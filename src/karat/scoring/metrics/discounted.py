@@ -101,9 +101,10 @@ class NDCG(Relevance, frozen=True, kw_only=True):
         return counts[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:]
 
     def _ideal(self, judged: Judged, limit: Ints) -> Floats:
-        counts = relevance(judged.gold_grade, self.rel)
-        query, grade = judged.gold_query[counts], judged.gold_grade[counts]
-        rank = np.arange(len(query)) - np.searchsorted(query, np.arange(judged.n))[query] + 1
+        counted = relevance(judged.gold_grade, self.rel)
+        query, grade = judged.gold_query[counted], judged.gold_grade[counted]
+        counts = np.bincount(query, minlength=judged.n)
+        rank = np.arange(len(query)) - (np.cumsum(counts) - counts)[query] + 1
         inside = rank <= limit[query]
         return self._dcg(judged, query[inside], grade[inside], rank[inside])
 

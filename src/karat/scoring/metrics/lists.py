@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 import numpy as np
 
-from karat.data.ids import Floats, Ints, keys
+from karat.data.ids import Floats, Ints, count_distinct
 from karat.scoring.dates import newer
 from karat.scoring.judged import Judged
 from karat.scoring.metrics.base import Basis, CutoffUse, Direction, Metric, share
@@ -18,11 +18,9 @@ def _distinct_docs(judged: Judged, limit: Ints) -> Floats:
     """Distinct documents in the top of each query, NaN for a query that the run lacks."""
     if judged.hits is None:
         return np.full(judged.n, np.nan)
-    query, rows = judged.top(limit)
-    codes = keys(judged.doc_codes(rows), query)
-    order = np.argsort(codes)
-    fresh = np.append(True, np.diff(codes[order]) != 0)[: len(order)]
-    return np.where(judged.present, judged.per_query(query[order[fresh]]), np.nan)
+    _, rows = judged.top(limit)
+    offsets = np.append(0, np.cumsum(np.minimum(judged.depth, limit)))
+    return np.where(judged.present, count_distinct(judged.doc_codes(rows), offsets), np.nan)
 
 
 class DistinctDocs(Metric, frozen=True, kw_only=True):

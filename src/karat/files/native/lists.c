@@ -8,6 +8,10 @@
 
 #include "hash.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #define PLACE 0xD6E8FEB86659FD93ull /* as in karat/scoring/list_hashes.py */
 
 /* ---- pieces of a text ---- */
@@ -97,15 +101,35 @@ int64_t karat_seen(const uint64_t *hashes, int64_t count, uint64_t *slots, uint6
 
 enum { FEW = 16 };
 
+/* Whether one of `count` hashes is there twice. Each sets a bit of its own in `bits`, which has `size` bits (a power of
+   two); where a bit was set already, the hash is compared with those before it. */
+static int repeats(const uint64_t *hashes, int64_t count, uint64_t *bits, uint64_t size, uint32_t *again) {
+    int64_t met = 0;
+    memset(bits, 0, size / 8);
+    for (int64_t row = 0; row < count; row++) {
+        uint64_t bit = hashes[row] >> 20 & (size - 1), word = bits[bit >> 6];
+        again[met] = (uint32_t)row;
+        met += word >> (bit & 63) & 1;
+        bits[bit >> 6] = word | 1ull << (bit & 63);
+    }
+    for (int64_t i = 0; i < met; i++) {
+        int same = 0;
+        for (int64_t row = 0; row < again[i]; row++) same |= hashes[row] == hashes[again[i]];
+        if (same) return 1;
+    }
+    return 0;
+}
+
 /* Whether a hash stands twice with its owner: owner i has offsets[i] … offsets[i + 1]. -1: no memory. */
 int64_t karat_repeats(const uint64_t *hashes, const int64_t *offsets, int64_t owners) {
     int64_t most = 0, repeated = 0;
     for (int64_t i = 0; i < owners; i++) if (offsets[i + 1] - offsets[i] > most) most = offsets[i + 1] - offsets[i];
     if (most >= INT32_MAX) return -1;
-    size_t room = 16;
-    while (room < 2 * (size_t)most) room *= 2;
-    uint64_t *slots = most > FEW ? malloc(room * sizeof *slots) : NULL; /* 0 = empty */
-    if (most > FEW && !slots) return -1;
+    uint64_t room = 1024;
+    while (room < 128 * (uint64_t)most) room *= 2;
+    uint64_t *bits = most > FEW ? malloc(room / 8) : NULL;
+    uint32_t *again = most > FEW ? malloc(((size_t)most + 1) * sizeof *again) : NULL;
+    if (most > FEW && (!bits || !again)) repeated = -1;
     for (int64_t i = 0; i < owners && !repeated; i++) {
         const uint64_t *own = hashes + offsets[i];
         int64_t count = offsets[i + 1] - offsets[i];
@@ -114,19 +138,58 @@ int64_t karat_repeats(const uint64_t *hashes, const int64_t *offsets, int64_t ow
                 for (int64_t other = 0; other < row; other++) repeated |= own[row] == own[other];
             continue;
         }
-        size_t mask = 15;
-        while (mask + 1 < 2 * (size_t)count) mask = 2 * mask + 1;
-        memset(slots, 0, (mask + 1) * sizeof *slots);
-        for (int64_t row = 0; row < count && !repeated; row++) {
-            uint64_t hash = own[row] ? own[row] : SPREAD;
-            size_t slot = (size_t)(hash >> 20) & mask;
-            while (slots[slot] && slots[slot] != hash) slot = (slot + 1) & mask;
-            repeated = slots[slot] == hash;
-            slots[slot] = hash;
+        uint64_t size = 1024;
+        while (size < 128 * (uint64_t)count) size *= 2;
+        repeated = repeats(own, count, bits, size, again);
+    }
+    free(bits);
+    free(again);
+    return repeated;
+}
+
+/* For each hash the number of the first that is equal, with a table of room + 1 empty slots (room = 2^n - 1). */
+void karat_firsts(const uint64_t *hashes, int64_t count, uint32_t *slots, uint64_t room, int64_t *firsts) {
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t slot = (hashes[i] >> 20) & room;
+        while (slots[slot] && hashes[slots[slot] - 1] != hashes[i]) slot = (slot + 1) & room;
+        if (!slots[slot]) slots[slot] = (uint32_t)(i + 1);
+        firsts[i] = slots[slot] - 1;
+    }
+}
+
+/* How many different hashes each owner has: owner i has offsets[i] … offsets[i + 1]. -1: no memory. */
+int64_t karat_distinct(const uint64_t *hashes, const int64_t *offsets, int64_t owners, int64_t *counts) {
+    int64_t most = 0;
+    for (int64_t i = 0; i < owners; i++) if (offsets[i + 1] - offsets[i] > most) most = offsets[i + 1] - offsets[i];
+    if (most >= INT32_MAX) return -1;
+    size_t room = 16;
+    while (room < 2 * (size_t)most) room *= 2;
+    uint32_t *slots = most > FEW ? malloc(room * sizeof *slots) : NULL; /* number + 1 of a hash of the owner */
+    if (most > FEW && !slots) return -1;
+    for (int64_t i = 0; i < owners; i++) {
+        const uint64_t *own = hashes + offsets[i];
+        int64_t count = offsets[i + 1] - offsets[i], distinct = 0;
+        if (count <= FEW) {
+            for (int64_t row = 0; row < count; row++) {
+                int again = 0;
+                for (int64_t other = 0; other < row; other++) again |= own[row] == own[other];
+                distinct += !again;
+            }
+        } else {
+            size_t mask = 15;
+            while (mask + 1 < 2 * (size_t)count) mask = 2 * mask + 1;
+            memset(slots, 0, (mask + 1) * sizeof *slots);
+            for (int64_t row = 0; row < count; row++) {
+                size_t slot = (size_t)(own[row] >> 20) & mask;
+                while (slots[slot] && own[slots[slot] - 1] != own[row]) slot = (slot + 1) & mask;
+                distinct += !slots[slot];
+                if (!slots[slot]) slots[slot] = (uint32_t)(row + 1);
+            }
         }
+        counts[i] = distinct;
     }
     free(slots);
-    return repeated;
+    return 0;
 }
 
 /* Fill a table of room + 1 slots (room = 2^n - 1): number + 1 of the first of each hash, 0 = empty; and a filter of bits. */
@@ -236,33 +299,59 @@ void karat_list_hashes(const uint64_t *hashes, const int64_t *order, const int64
 
 enum { GAP = 1, FALLS = 2, RISES = 4, UNSORTED = 8, TIED = 16, ROUNDED = 32 };
 
+/* The facts of two neighbours, and whether they are tied. */
+static inline unsigned neighbours(double before, double score, int64_t narrow, uint8_t *tied) {
+    unsigned above = score > before, same = score == before, rises = above, equal = same;
+    if (narrow) {
+        float left = (float)before, right = (float)score;
+        above = right > left;
+        same = left == right;
+    }
+    *tied = (uint8_t)same;
+    return (score != score) * GAP | (score < before) * FALLS | rises * RISES | above * UNSORTED | same * TIED |
+           (same & !equal) * ROUNDED;
+}
+
 /* What holds somewhere in each list, with the scores of two neighbours (`narrow`: compared as 32-bit numbers); and which
    rows are tied with the row before them. */
 void karat_order(const double *scores, const int64_t *offsets, int64_t owners, int64_t narrow, uint8_t *facts, uint8_t *tied) {
     for (int64_t owner = 0; owner < owners; owner++) {
-        int64_t first = offsets[owner], end = offsets[owner + 1];
-        int gap = 0, falls = 0, rises = 0, above = 0, same = 0, equal = 0;
-        if (first < end) {
-            gap = scores[first] != scores[first];
-            tied[first] = 0;
+        int64_t i = offsets[owner], end = offsets[owner + 1];
+        unsigned found = 0;
+        if (i < end) {
+            found = scores[i] != scores[i] ? GAP : 0;
+            tied[i++] = 0;
         }
-        for (int64_t i = first + 1; i < end; i++) {
-            double before = scores[i - 1], score = scores[i];
-            gap |= score != score;
-            falls |= score < before;
-            rises |= score > before;
-            equal += score == before;
-            if (narrow) {
-                float left = (float)before, right = (float)score;
-                above |= right > left;
-                same += tied[i] = left == right;
-            } else {
-                same += tied[i] = score == before;
+#if defined(__SSE2__)
+        if (narrow && end - i >= 4) { /* four pairs of neighbours at a time */
+            __m128d gaps = _mm_setzero_pd(), falls = gaps, rises = gaps;
+            __m128 aboves = _mm_setzero_ps(), sames = aboves, rounded = aboves;
+            for (; end - i >= 4; i += 4) {
+                const __m128d left_1 = _mm_loadu_pd(scores + i - 1), left_2 = _mm_loadu_pd(scores + i + 1);
+                const __m128d right_1 = _mm_loadu_pd(scores + i), right_2 = _mm_loadu_pd(scores + i + 2);
+                const __m128 left = _mm_movelh_ps(_mm_cvtpd_ps(left_1), _mm_cvtpd_ps(left_2));
+                const __m128 right = _mm_movelh_ps(_mm_cvtpd_ps(right_1), _mm_cvtpd_ps(right_2));
+                const __m128 same = _mm_cmpeq_ps(left, right);
+                const __m128d equal_1 = _mm_cmpeq_pd(left_1, right_1), equal_2 = _mm_cmpeq_pd(left_2, right_2);
+                const __m128 equal = _mm_shuffle_ps(_mm_castpd_ps(equal_1), _mm_castpd_ps(equal_2), 0x88);
+                gaps = _mm_or_pd(gaps, _mm_cmpunord_pd(right_1, right_2));
+                falls = _mm_or_pd(falls, _mm_or_pd(_mm_cmplt_pd(right_1, left_1), _mm_cmplt_pd(right_2, left_2)));
+                rises = _mm_or_pd(rises, _mm_or_pd(_mm_cmpgt_pd(right_1, left_1), _mm_cmpgt_pd(right_2, left_2)));
+                aboves = _mm_or_ps(aboves, _mm_cmpgt_ps(right, left));
+                sames = _mm_or_ps(sames, same);
+                rounded = _mm_or_ps(rounded, _mm_andnot_ps(equal, same));
+                __m128i bytes = _mm_packs_epi32(_mm_castps_si128(same), _mm_setzero_si128());
+                bytes = _mm_and_si128(_mm_packs_epi16(bytes, bytes), _mm_set1_epi8(1));
+                int32_t four = _mm_cvtsi128_si32(bytes);
+                memcpy(tied + i, &four, 4);
             }
+            found |= (_mm_movemask_pd(gaps) ? GAP : 0) | (_mm_movemask_pd(falls) ? FALLS : 0) |
+                     (_mm_movemask_pd(rises) ? RISES : 0) | (_mm_movemask_ps(aboves) ? UNSORTED : 0) |
+                     (_mm_movemask_ps(sames) ? TIED : 0) | (_mm_movemask_ps(rounded) ? ROUNDED : 0);
         }
-        if (!narrow) above = rises;
-        facts[owner] = (uint8_t)((gap ? GAP : 0) | (falls ? FALLS : 0) | (rises ? RISES : 0) | (above ? UNSORTED : 0) |
-                                 (same ? TIED : 0) | (same > equal ? ROUNDED : 0));
+#endif
+        for (; i < end; i++) found |= neighbours(scores[i - 1], scores[i], narrow, tied + i);
+        facts[owner] = (uint8_t)found;
     }
 }
 

@@ -1,4 +1,4 @@
-"""Compile the native reader: `python -m karat.data.native.build`, and the build hook of the package."""
+"""Compile the native reader: `python -m karat.files.native.build`, and the build hook of the package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-SOURCES = [Path(__file__).with_name(name) for name in ("json.c", "trec.c", "lists.c", "hash.h", "text.h")]
+SOURCES = [Path(__file__).with_name(name) for name in ("json.c", "trec.c", "lists.c", "blocks.c", "hash.h", "text.h")]
 LIBRARY = Path(__file__).with_name("_reader.so")
 _FLAGS = ("-std=c11", "-O3", "-shared", "-fPIC")
 

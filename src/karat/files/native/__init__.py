@@ -1,4 +1,4 @@
-"""Loads the native reader (json.c, trec.c, lists.c) on first use. Where there is none, the plain reader reads.
+"""Loads the native library (json.c, trec.c, lists.c, blocks.c) on first use. Where there is none, plain Python reads.
 
 `KARAT_PURE=1` disables it. A library built from another source than the one next to it is ignored.
 """
@@ -28,6 +28,8 @@ _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
     "karat_match": ([_POINTER] * 3 + [_WHOLE] + [_POINTER] * 5, _WHOLE),
     "karat_ties": ([_POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER, _POINTER], None),
     "karat_ranks": ([_POINTER, _POINTER, _WHOLE], _WHOLE),
+    "karat_firsts": ([_POINTER, _WHOLE, _POINTER, ctypes.c_uint64, _POINTER], None),
+    "karat_distinct": ([_POINTER, _POINTER, _WHOLE, _POINTER], _WHOLE),
     "karat_repeats": ([_POINTER, _POINTER, _WHOLE], _WHOLE),
     "karat_index": ([_POINTER, _WHOLE, _POINTER, ctypes.c_uint64, _POINTER, _WHOLE], None),
     "karat_find": (
@@ -47,13 +49,14 @@ _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
         _WHOLE,
     ),
     "karat_list_hashes": ([_POINTER, _POINTER, _POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER], None),
+    "karat_matched": ([_POINTER, _WHOLE, _POINTER, _WHOLE, _WHOLE], _WHOLE),
     "karat_order": ([_POINTER, _POINTER, _WHOLE, _WHOLE, _POINTER, _POINTER], None),
 }
 
 
 @cache
 def _loaded(path: str) -> Any:
-    from karat.data.native.build import checksum
+    from karat.files.native.build import checksum
 
     try:
         library = ctypes.CDLL(path)
