@@ -114,6 +114,21 @@ def test_the_bayesian_bootstrap_without_ends_is_as_wide_as_the_normal_interval()
     )
 
 
+@pytest.mark.parametrize("method", ["bayes", "strict"])
+def test_a_long_tail_has_a_long_side(method: str) -> None:
+    """Of 400 samples of 30 from a distribution with a long tail, most intervals hold the mean; of the plain bootstrap,
+    clearly fewer."""
+    rng, held = np.random.default_rng(5), np.zeros((400, 2), np.bool_)
+    for at in range(len(held)):
+        values = rng.lognormal(0.0, 1.0, 30)
+        for column, named in enumerate((method, "percentile")):
+            low, high = limits(values, (0.0, math.inf), named, resamples=500)
+            held[at, column] = low <= math.exp(0.5) <= high
+    own, plain = held.mean(axis=0).tolist()
+    assert own > 0.9
+    assert own > plain + 0.03
+
+
 @pytest.mark.parametrize("values", [recalls(30), recalls(200, 5), 0.8 + 0.2 * recalls(50)])
 def test_strict_contains_bayes(values: Floats) -> None:
     low, high = limits(values)

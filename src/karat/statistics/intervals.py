@@ -5,8 +5,8 @@
     bca         the plain bootstrap, corrected for bias and skew
     strict      conservative: Gaffke's bound; Clopper–Pearson, never below its level, for 0/1 scores
 
-Values without a bound (milliseconds) have no end for an observation: `bayes` and `strict` are then the plain
-Bayesian bootstrap.
+Values without a bound (milliseconds, searches) have no end for an observation, and are often skewed. For up to 512
+units, `bayes` and `strict` then cover the bootstrap-t too, which has a long side where values have a long tail.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 
 from karat.statistics.distribution import quantiles
-from karat.statistics.resampling import MANY, bayesian_sums, multinomial_weights, resampled_sums
+from karat.statistics.resampling import MANY, bayesian_sums, blocks, multinomial_weights, resampled_sums
 from karat.statistics.sampling import Sampling
 from karat.statistics.special import beta_quantile, normal_cdf, normal_quantile
 from karat.statistics.sums import Floats, Sums
@@ -91,7 +91,8 @@ def _bayes(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
         ends = _half_observations(sampling.seed, sampling.resamples)
         limits = _with_ends(sums, bounds, sampling, ends, ends)
     # Where all scores are equal and near or at an end, the half observation there is too rare to reach them.
-    return np.column_stack([np.minimum(limits[:, 0], sums.estimate), np.maximum(limits[:, 1], sums.estimate)])
+    limits = np.column_stack([np.minimum(limits[:, 0], sums.estimate), np.maximum(limits[:, 1], sums.estimate)])
+    return _with_tail(limits, sums, bounds, sampling)
 
 
 @lru_cache(maxsize=4)
@@ -110,7 +111,7 @@ def _strict(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
         return limits
     extra = np.random.default_rng([sampling.seed, 1]).standard_exponential(sampling.resamples)
     none = np.zeros(sampling.resamples)
-    return _with_ends(sums, bounds, sampling, (extra, none), (none, extra))
+    return _with_tail(_with_ends(sums, bounds, sampling, (extra, none), (none, extra)), sums, bounds, sampling)
 
 
 def _from_moments(sums: Sums, bounds: Floats, wanted: list[tuple[float, float, float]]) -> Floats | None:
@@ -167,6 +168,28 @@ def _closed_form(sums: Sums, bounds: Floats, sampling: Sampling, prior: float) -
         1.0 if ones == n else beta_quantile(above, ones + (prior or 1), n - ones + prior),
     )
     return np.array([[low + (high - low) * share for share in shares]])
+
+
+def _with_tail(limits: Floats, sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
+    """Limits of values without a bound, as wide as those of the bootstrap-t at least: each resample is measured in its
+    own standard error, so that a sample with a long tail has a long side. Not for ratios of sums and many units."""
+    if np.isfinite(bounds).all() or sums.units > MANY or not sums.single.all():
+        return limits
+    above, below, estimate = sums.above[:, 0], sums.below[:, 0], float(sums.estimate[0])
+    table = np.column_stack([above, below, above**2, above * below, below**2])
+    draw = multinomial_weights(sums, sampling.seed)
+    drawn = np.concatenate([draw(size) @ table for size in blocks(sampling.resamples, *table.shape)])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = drawn[:, 0] / drawn[:, 1]
+        rest = drawn[:, 2] - 2 * means * drawn[:, 3] + means**2 * drawn[:, 4]
+        errors = np.sqrt(np.maximum(rest, 0.0)) / drawn[:, 1]
+    own = float(np.sqrt(sums.counts @ (above - estimate * below) ** 2) / (sums.counts @ below))
+    spread = errors > 1e-6 * own
+    if own == 0.0 or 2 * spread.sum() < len(spread):
+        return limits
+    low, high = quantiles((means[spread] - estimate) / errors[spread], sampling.tails).tolist()
+    found = np.clip([estimate - high * own, estimate - low * own], *bounds[0])
+    return np.array([[min(limits[0, 0], found[0]), max(limits[0, 1], found[1])]])
 
 
 def _percentile(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
