@@ -36,7 +36,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     }
     for path, content in made.items():
         files.append(File.generated(config, path, content=content))
-    waiting = [path for path in (ROOT / "docs").rglob("*.md")]
+    waiting = list((ROOT / "docs").rglob("*.md"))
     waiting += [ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md"]
     seen: set[Path] = set()
     while waiting:
