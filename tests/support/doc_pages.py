@@ -1,0 +1,257 @@
+"""Runs the code blocks of a page of the documentation, as a reader would who types them in one folder.
+
+- A block with a `title="NAME"` is a file: it is written.
+- `console`: lines that begin with `$ ` are typed; what follows must be printed. `…` stands for lines that are left out.
+- `python` is run; a `text` block right after it must be what it prints.
+- `json`, `jsonl` and `yaml` without a title must be valid.
+- A block after `<!-- not run: REASON -->` is not run. Its Karat commands must still exist, with their options.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest.mock import patch
+
+import click
+import yaml
+
+_FENCE = re.compile(r"^( *)```(.*)$")
+_NOT_RUN = re.compile(r"^ *<!-- not run: (.+) -->$")
+_TITLE = re.compile(r'title="([^"]+)"')
+
+
+@dataclass
+class Block:
+    """A fenced block of a page."""
+
+    line: int
+    kind: str
+    title: str | None
+    text: str
+    not_run: str | None
+    after: str = ""  # kind of the block before it, if nothing but blank lines is between
+
+    @property
+    def commands(self) -> Iterator[tuple[str, list[str]]]:
+        """What is typed, and the lines that the page shows below it."""
+        typed, shown = "", list[str]()
+        for line in self.text.splitlines():
+            if typed.endswith("\\"):
+                typed = f"{typed[:-1].rstrip()} {line.strip()}"
+            elif line.startswith("$ "):
+                if typed:
+                    yield typed, shown
+                typed, shown = line[2:], []
+            else:
+                shown.append(line)
+        if typed:
+            yield typed, shown
+
+
+def blocks(markdown: str) -> list[Block]:
+    """All blocks of a page, in order."""
+    found: list[Block] = []
+    reason, opened, before = None, None, ""
+    for number, line in enumerate(markdown.splitlines(), 1):
+        fence = _FENCE.match(line)
+        if opened is not None:
+            if fence and not fence[2]:
+                opened.text = "".join(f"{one}\n" for one in opened.text.splitlines())
+                found.append(opened)
+                before, opened = opened.kind, None
+            else:
+                opened.text += line[indent:] + "\n"  # noqa: F821 (set where a block opens)
+        elif fence:
+            indent, info = len(fence[1]), fence[2].strip()
+            title = _TITLE.search(info)
+            opened = Block(number, info.partition(" ")[0], title and title[1], "", reason, before)
+            reason = None
+        elif said := _NOT_RUN.match(line):
+            reason = said[1]
+        elif line.strip():
+            before = ""
+    return found
+
+
+@dataclass
+class Session:
+    """A folder in which the blocks of a page are run; it is the current folder."""
+
+    page: str
+    wrong: list[str] = field(default_factory=list)
+    code: int = 0
+    names: dict[str, object] = field(default_factory=lambda: {"__name__": "__main__"})
+    printed: str = ""
+
+    def run(self, block: Block) -> None:
+        where = f"{self.page}:{block.line}"
+        if block.not_run:
+            self.wrong += [f"{where}: {wrong}" for wrong in mistyped(block)]
+        elif block.kind == "console":
+            self._console(block, where)
+        elif block.title:
+            path = Path(block.title)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text, encoding="utf-8")
+        elif block.kind == "python":
+            with _captured() as stream:
+                exec(compile(block.text, where, "exec"), self.names)
+            self.printed = _text(stream)
+        elif block.kind == "text" and block.after == "python":
+            self.wrong += [f"{where}: {wrong}" for wrong in differences(block.text.splitlines(), self.printed)]
+        elif block.kind in ("json", "jsonl"):
+            for line in block.text.splitlines():
+                json.loads(line)
+        elif block.kind == "yaml":
+            yaml.safe_load(block.text)
+        else:
+            self.wrong.append(f"{where}: no way to run a block {block.kind!r}; give it a kind, or a title if it is a file")
+
+    def _console(self, block: Block, where: str) -> None:
+        commands = list(block.commands)
+        if not commands:
+            self.wrong.append(f"{where}: no line begins with `$ `")
+        for at, (typed, shown) in enumerate(commands):
+            if typed == "echo $?":
+                printed = f"{self.code}\n"
+            else:
+                self.code, printed = typed_in(typed)
+                shown_next = at + 1 < len(commands) and commands[at + 1][0] == "echo $?"
+                if self.code and not shown_next and not (self.code == 1 and typed.startswith("karat gate")):
+                    self.wrong.append(f"{where}: {typed}: exit code {self.code}\n{printed}")
+            if shown and any(map(str.strip, shown)):
+                self.wrong += [f"{where}: {typed}: {wrong}" for wrong in differences(shown, printed)]
+
+
+def typed_in(command: str) -> tuple[int, str]:
+    """Exit code and output of a command. Karat and Python scripts run in this process, anything else in a shell."""
+    words = shlex.split(command, comments=True)
+    if not re.search(r"[|<>&;`]|\$", re.sub(r"'[^']*'", "", command.partition(" #")[0])):
+        if words[0] == "karat":
+            return _in_process(words)
+        if words[0] == "python" and len(words) > 1 and words[1].endswith(".py"):
+            return _in_process(words[1:], script=True)
+    karat = Path("bin", "karat")
+    if not karat.exists():
+        karat.parent.mkdir(exist_ok=True)
+        karat.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m karat "$@"\n')
+        karat.chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", f'PATH="$PWD/bin:$PATH"; {command}'], stdout=-1, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return done.returncode, done.stdout
+
+
+def _in_process(words: list[str], script: bool = False) -> tuple[int, str]:
+    from karat.cli.main import main
+
+    with patch.object(sys, "argv", words), _captured() as stream:
+        try:
+            if script:
+                runpy.run_path(words[0], run_name="__main__")
+            else:
+                main()
+            code = 0
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    return code, _text(stream)
+
+
+class _captured:
+    """Standard output and error together, in the order in which they are written."""
+
+    def __enter__(self) -> io.TextIOWrapper:
+        self._stack = ExitStack()
+        stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+        self._stack.enter_context(redirect_stdout(stream))
+        self._stack.enter_context(redirect_stderr(stream))
+        return stream
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue().decode()
+
+
+def differences(shown: list[str], printed: str) -> list[str]:
+    """What the page shows and the command does not print. Blank lines, times and hashes do not matter.
+
+    >>> differences(["one", "…", "three in 2.5 s"], "one\\ntwo\\nthree in 0.1 s\\n")
+    []
+    >>> differences(["one", "three"], "one\\ntwo\\nthree\\n")
+    ['not printed as shown: three']
+    >>> differences(["one"], "one\\ntwo\\n")
+    ['prints more than the page shows: two']
+    """
+    lines = [masked(line) for line in printed.splitlines() if line.strip()]
+    at, skip = 0, False
+    for line in shown:
+        if line.strip() == "…":
+            skip = True
+        elif line.strip():
+            wanted = masked(line)
+            found = next((i for i in range(at, len(lines)) if lines[i] == wanted), None)
+            if found is None or (found > at and not skip):
+                return [f"not printed as shown: {line}"]
+            at, skip = found + 1, False
+    return [] if skip or at == len(lines) else [f"prints more than the page shows: {lines[at]}"]
+
+
+def masked(line: str) -> str:
+    """A line without what no two machines share: its times."""
+    return re.sub(r"[\d.]+ (?=m?s\b)", "# ", line.rstrip())
+
+
+def mistyped(block: Block) -> Iterator[str]:
+    """Karat commands of a block that do not exist, or not with these options."""
+    for command in _typed(block.text):
+        try:
+            words = shlex.split(command.partition(" | ")[0], comments=True)
+        except ValueError:
+            continue
+        yield from (f"{command}: {wrong}" for wrong in unknown(words[1:]))
+
+
+def _typed(text: str) -> Iterator[str]:
+    for line in text.replace("\\\n", " ").splitlines():
+        typed = line.strip().removeprefix("$ ").removeprefix("- run: ").removeprefix("- ")
+        if typed.startswith("karat "):
+            yield typed
+
+
+def unknown(words: Iterable[str]) -> list[str]:
+    """Options that a command does not have.
+
+    >>> unknown(["eval", "run.jsonl", "--gold=gold.jsonl"]), unknown(["eval", "--golden", "x"]), unknown(["evil"])
+    ([], ['no option --golden'], ['no command evil'])
+    """
+    from karat.cli.main import every_command
+
+    given, known = list(words), every_command()
+    while given and given[0].startswith("--"):
+        given.pop(0)  # of karat itself
+    if not given and words:
+        return []
+    name = next((n for n in (" ".join(given[:3]), " ".join(given[:2]), *given[:1]) if n in known), None)
+    if name is None:
+        return [f"no command {given[0] if given else ''}"]
+    command = known[name]
+    with click.Context(command, info_name=name) as context:
+        options = {o for one in command.get_params(context) for o in (*one.opts, *one.secondary_opts)}
+    asked = [word.partition("=")[0] for word in given[len(name.split()) :] if re.match(r"--[a-z]", word)]
+    return [f"no option {word}" for word in asked if word not in options | {"--trust-config", "--help"}]
