@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import runpy
 import shlex
@@ -136,18 +137,17 @@ class Session:
 def typed_in(command: str) -> tuple[int, str]:
     """Exit code and output of a command. Karat and Python scripts run in this process, anything else in a shell."""
     words = shlex.split(command, comments=True)
+    if words[0] == "cd":
+        os.chdir(words[1])
+        return 0, ""
     if not re.search(r"[|<>&;`]|\$", re.sub(r"'[^']*'", "", command.partition(" #")[0])):
         if words[0] == "karat":
             return _in_process(words)
         if words[0] == "python" and len(words) > 1 and words[1].endswith(".py"):
             return _in_process(words[1:], script=True)
-    karat = Path("bin", "karat")
-    if not karat.exists():
-        karat.parent.mkdir(exist_ok=True)
-        karat.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m karat "$@"\n')
-        karat.chmod(0o755)
+    program = f'karat() {{ {shlex.quote(sys.executable)} -m karat "$@"; }}'
     done = subprocess.run(
-        ["sh", "-c", f'PATH="$PWD/bin:$PATH"; {command}'], stdout=-1, stderr=subprocess.STDOUT, text=True, check=False
+        ["sh", "-c", f"{program}\n{command}"], stdout=-1, stderr=subprocess.STDOUT, text=True, check=False
     )
     return done.returncode, done.stdout
 
@@ -164,6 +164,9 @@ def _in_process(words: list[str], script: bool = False) -> tuple[int, str]:
             code = 0
         except SystemExit as ended:
             code = int(ended.code or 0)
+    for name, module in list(sys.modules.items()):  # a page may change its own modules between two commands
+        if str(getattr(module, "__file__", None) or "").startswith(f"{Path.cwd()}{os.sep}"):
+            del sys.modules[name]
     return code, _text(stream)
 
 
