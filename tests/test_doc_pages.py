@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -31,8 +33,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")
-    for name in ("CI", "GITHUB_ACTIONS", "GITLAB_CI", "KARAT_STORE", "KARAT_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [*os.environ]:
+        if re.match(r"(CI|GITHUB|GITLAB|KARAT_(BRANCH|STORE|TOKEN|LLM))(_|$)", name):
+            monkeypatch.delenv(name)
     monkeypatch.setattr("click.core._detect_program_name", lambda: "karat")
     return tmp_path
 
