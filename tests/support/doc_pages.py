@@ -116,7 +116,9 @@ class Session:
         elif block.kind == "yaml":
             yaml.safe_load(block.text)
         else:
-            self.wrong.append(f"{where}: no way to run a block {block.kind!r}; give it a kind, or a title if it is a file")
+            self.wrong.append(
+                f"{where}: no way to run a block {block.kind!r}; give it a kind, or a title if it is a file"
+            )
 
     def _console(self, block: Block, where: str) -> None:
         commands = list(block.commands)
