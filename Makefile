@@ -82,7 +82,7 @@ java:
 
 check: .venv/.check
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check src tests examples benchmarks
+	$(BIN)/ruff format --check src tests examples benchmarks tools
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/architecture
 

@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
 from doc_pages import Session, blocks
 
 ROOT = Path(__file__).parents[1]

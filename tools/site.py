@@ -8,13 +8,17 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
+
+from karat.errors import KaratError
+
+if TYPE_CHECKING:  # tests call the functions below without MkDocs
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 OUTSIDE = "project"  # folder of the site for files from outside docs/
@@ -25,6 +29,8 @@ _PUBLIC = ("karat", "karat.labels", "karat.systems", "karat.history", "karat.sin
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds generated pages, and whatever pages link to outside docs/."""
+    from mkdocs.structure.files import File
+
     made = {
         "reference/commands.md": commands(),
         "reference/errors.md": errors(),
@@ -165,8 +171,8 @@ def errors() -> str:
     rare = sorted(set(_codes()) - set(found))
     parts = [
         "# Errors",
-        "Every error has a code: `error.code` in Python, `code` in JSON, and in this list. Below each code is what Karat says, "
-        "with examples of files and values.",
+        "Every error has a code: `error.code` in Python, `code` in JSON, and in this list. Below each code is what "
+        "Karat says, with examples of files and values.",
     ]
     for code in sorted({*found, *rare}):
         parts.append(f"## {code} {{ #{code} }}")
@@ -177,10 +183,16 @@ def errors() -> str:
 
 
 def _codes() -> Iterator[str]:
+    """Codes given where an error is raised, and those of classes of errors."""
     for path in (ROOT / "src" / "karat").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
                 yield str(node.value.value)
+    waiting: list[type[KaratError]] = [KaratError]
+    while waiting:
+        one = waiting.pop()
+        waiting += one.__subclasses__()
+        yield one.code
 
 
 def criteria() -> str:
@@ -263,7 +275,8 @@ def http() -> str:
     document = openapi([*ENDPOINTS, *LABEL_ENDPOINTS], PREFIX)
     parts = [
         "# HTTP",
-        "The API of `karat serve`. `/api/v1/openapi.json` describes it completely; writes need the header `X-Karat: 1`.",
+        "The API of `karat serve`. `/api/v1/openapi.json` describes it completely. Writes need the header "
+        "`X-Karat: 1`.",
     ]
     for path, methods in document["paths"].items():
         for method, one in methods.items():

@@ -62,7 +62,7 @@ class Block:
 def blocks(markdown: str) -> list[Block]:
     """All blocks of a page, in order."""
     found: list[Block] = []
-    reason, opened, before = None, None, ""
+    reason, opened, before, indent = None, None, "", 0
     for number, line in enumerate(markdown.splitlines(), 1):
         fence = _FENCE.match(line)
         if opened is not None:
@@ -71,7 +71,7 @@ def blocks(markdown: str) -> list[Block]:
                 found.append(opened)
                 before, opened = opened.kind, None
             else:
-                opened.text += line[indent:] + "\n"  # noqa: F821 (set where a block opens)
+                opened.text += line[indent:] + "\n"
         elif fence:
             indent, info = len(fence[1]), fence[2].strip()
             title = _TITLE.search(info)
