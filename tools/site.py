@@ -74,6 +74,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return "\n".join(line if code else _LINK.sub(moved, line) for code, line in _lines(markdown))
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """An empty cell at the top of a table is no header: screen readers would read a header without a name."""
+    return re.sub(r"<th( [^>]*)?></th>", r"<td\1></td>", html)
+
+
 def _target(source: Path, link: str) -> Path | None:
     """The file of the project that a link points to."""
     if re.match(r"[a-z]+:", link) or link.startswith("/"):
