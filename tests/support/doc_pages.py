@@ -3,12 +3,14 @@
 - A block with a `title="NAME"` is a file: it is written.
 - `console`: lines that begin with `$ ` are typed; what follows must be printed. `…` stands for lines that are left out.
 - `python` is run; a `text` block right after it must be what it prints.
+- `sh`, or no kind: each line is typed, if all are commands of Karat.
 - `json`, `jsonl` and `yaml` without a title must be valid.
 - A block after `<!-- not run: REASON -->` is not run. Its Karat commands must still exist, with their options.
 """
 
 from __future__ import annotations
 
+import doctest
 import io
 import json
 import os
@@ -19,7 +21,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -29,6 +31,24 @@ import yaml
 _FENCE = re.compile(r"^( *)```(.*)$")
 _NOT_RUN = re.compile(r"^ *<!-- not run: (.+) -->$")
 _TITLE = re.compile(r'title="([^"]+)"')
+
+
+# Commands that no test can run here, in any block. Those of Karat must still exist, with their options.
+CANNOT_RUN = {
+    "karat serve": "it does not end",
+    "karat mcp": "it does not end",
+    "karat labels label": "asks for keys",
+    "karat labels judge": "asks a model",
+    "karat synthesize": "asks a model",
+    "karat history push": "needs a server elsewhere",
+    "karat send": "needs a server elsewhere",
+    "pip install": "installs packages",
+    "--engine spark": "needs Spark",
+    "--send ": "needs a server elsewhere",
+}
+# All that a page may type besides Karat and Python scripts. Anything else could change the machine that tests run on.
+HARMLESS = {"cat", "cp", "echo", "grep", "head", "ls", "mkdir", "sed", "wc"}
+_ABROAD = re.compile(r"(^|[\s=])(/|~|\.\./)")  # paths outside the folder of the page
 
 
 @dataclass
@@ -96,14 +116,34 @@ class Session:
 
     def run(self, block: Block) -> None:
         where = f"{self.page}:{block.line}"
+        try:
+            self._run(block, where)
+        except Exception as error:
+            self.wrong.append(f"{where}: {type(error).__name__}: {error}")
+
+    def run_page(self, markdown: str, until_wrong: bool = False) -> None:
+        """All blocks, or those up to the first that is wrong."""
+        for block in blocks(markdown):
+            self.run(block)
+            if until_wrong and self.wrong:
+                break
+
+    def _run(self, block: Block, where: str) -> None:
         if block.not_run:
             self.wrong += [f"{where}: {wrong}" for wrong in mistyped(block)]
-        elif block.kind == "console":
+        elif block.kind == "console" or (block.kind in ("", "sh") and block.text.startswith("$ ")):
             self._console(block, where)
+        elif block.kind in ("", "sh") and all(line.startswith(("karat ", "pip ")) for line in _joined(block.text)):
+            self._console(replace(block, text="".join(f"$ {line}\n" for line in _joined(block.text))), where)
         elif block.title:
             path = Path(block.title)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text, encoding="utf-8")
+        elif block.kind == "python" and block.text.startswith(">>> "):
+            test = doctest.DocTestParser().get_doctest(block.text, self.names, where, self.page, block.line)
+            doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(
+                test, out=lambda wrong: self.wrong.append(f"{where}: {wrong}"), clear_globs=False
+            )
         elif block.kind == "python":
             with _captured() as stream:
                 exec(compile(block.text, where, "exec"), self.names)
@@ -111,8 +151,9 @@ class Session:
         elif block.kind == "text" and block.after == "python":
             self.wrong += [f"{where}: {wrong}" for wrong in differences(block.text.splitlines(), self.printed)]
         elif block.kind in ("json", "jsonl"):
-            for line in block.text.splitlines():
-                json.loads(line)
+            rest = block.text.strip()
+            while rest:  # one value, or one per line
+                rest = rest[json.JSONDecoder().raw_decode(rest)[1] :].strip()
         elif block.kind == "yaml":
             yaml.safe_load(block.text)
         else:
@@ -139,14 +180,20 @@ class Session:
 def typed_in(command: str) -> tuple[int, str]:
     """Exit code and output of a command. Karat and Python scripts run in this process, anything else in a shell."""
     words = shlex.split(command, comments=True)
-    if words[0] == "cd":
+    if words[0] == "cd" and not _ABROAD.search(command):
         os.chdir(words[1])
         return 0, ""
+    if any(part in command for part in CANNOT_RUN) and "--dry-run" not in words:
+        wrong = unknown(words[1:]) if words[0] == "karat" else []
+        return (2 if wrong else 0), "\n".join(wrong)
     if not re.search(r"[|<>&;`]|\$", re.sub(r"'[^']*'", "", command.partition(" #")[0])):
         if words[0] == "karat":
             return _in_process(words)
         if words[0] == "python" and len(words) > 1 and words[1].endswith(".py"):
             return _in_process(words[1:], script=True)
+    of_karat = re.match(r"(?:[A-Z_]+=\S+ )*karat ", command)
+    if not (of_karat or words[0] in HARMLESS) or re.search(r"[|<>&;`]|\$\(", command) or _ABROAD.search(command):
+        raise ValueError(f"not a command that tests run: {command}; mark the block as not run")
     program = f'karat() {{ {shlex.quote(sys.executable)} -m karat "$@"; }}'
     done = subprocess.run(
         ["sh", "-c", f"{program}\n{command}"], stdout=-1, stderr=subprocess.STDOUT, text=True, check=False
@@ -236,8 +283,12 @@ def mistyped(block: Block) -> Iterator[str]:
         yield from (f"{command}: {wrong}" for wrong in unknown(words[1:]))
 
 
+def _joined(text: str) -> list[str]:
+    return text.replace("\\\n", " ").splitlines()
+
+
 def _typed(text: str) -> Iterator[str]:
-    for line in text.replace("\\\n", " ").splitlines():
+    for line in _joined(text):
         typed = line.strip().removeprefix("$ ").removeprefix("- run: ").removeprefix("- ")
         if typed.startswith("karat "):
             yield typed
