@@ -313,7 +313,7 @@ def test_the_ci_page_shows_tests_that_run(tmp_path: Path) -> None:
 def test_the_readme_names_every_extra() -> None:
     with open(ROOT / "pyproject.toml", "rb") as stream:
         extras = tomllib.load(stream)["project"]["optional-dependencies"]
-    ours = {"all", "test", "test-engines", "test-frameworks", "check", "bench"}
+    ours = {"all", "test", "test-engines", "test-frameworks", "check", "bench", "site"}
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"`\.\[(\w+)\]`", readme)) == set(extras) - ours
     everything = set(re.fullmatch(r"karat\[(.*)\]", extras["all"][0])[1].split(","))  # type: ignore[index]
