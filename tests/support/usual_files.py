@@ -44,6 +44,7 @@ def write_usual(folder: Path) -> None:
     (folder / "ship-criteria.yaml").write_text("gates: [{metric: recall@5, threshold: 0.1, regression_max: 0.03}]\n")
     (folder / "old.yaml").write_text("retriever: my_app:search\n")
     (folder / "new.yaml").write_text("retriever: my_app:search\n")
+    (folder / "prices.yaml").write_text("currency: USD\nmodels:\n  m: {per_call: 0.01}\n")
     (folder / "my_app.py").write_text('def search(query):\n    return ["doc_101#p1", "doc_107#p4"]\n')
     labels = [
         {"query_id": line["query_id"], "chunk_id": hit["chunk_id"], "grade": at % 3}
