@@ -55,8 +55,9 @@ def write_usual(folder: Path) -> None:
         _write(folder / f"{name}.jsonl", [{**label, "annotator": name} for label in labels])
     for name in ("judge", "clicks"):
         _write(folder / f"{name}.jsonl", [{**label, "annotator": name, "kind": "judge"} for label in labels])
-    for name in ("baseline", "before", "result", "release"):
-        karat.evaluate(folder / "old.jsonl", folder / "gold.jsonl").save(folder / f"{name}.json")
+    before = karat.evaluate(folder / "old.jsonl", folder / "gold.jsonl")
+    for name in ("baseline", "before", "result"):
+        before.save(folder / f"{name}.json")
     karat.evaluate(folder / "new.jsonl", folder / "gold.jsonl").save(folder / "after.json")
 
 
