@@ -7,7 +7,7 @@ SET_UP := pyproject.toml constraints.txt
 ENGINES := .venv-engines
 ENGINE_PIP = $(ENGINES)/bin/python -m pip --disable-pip-version-check install --constraint constraints-engines.txt $(QUIET)
 
-.PHONY: demo demo-one demo-two test test-engines golden native fuzz fuzz-native browser java check docs bench bench-quick runs clean
+.PHONY: demo demo-one demo-two test test-engines golden native fuzz fuzz-native browser java check docs docs-site docs-serve bench bench-quick runs clean
 
 # The whole loop on the demo set: run two retrievers, score, compare, judge. Prints each command before its output.
 SET := examples/helpdesk
@@ -82,7 +82,7 @@ java:
 
 check: .venv/.check
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check src tests examples benchmarks
+	$(BIN)/ruff format --check src tests examples benchmarks tools
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/architecture
 
@@ -91,6 +91,15 @@ docs: .venv/.core
 	$(BIN)/karat metrics --markdown > docs/metrics.md
 	$(BIN)/python -m karat.results.diagnosis docs/diagnosis.md
 	$(BIN)/python -m karat.schemas
+
+# The documentation as a site, in site/; needs no network once it is set up.
+SITE := .venv-site
+docs-site: $(SITE)/.installed
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m mkdocs build --strict --quiet
+	@echo 'Open it in a browser: file://$(CURDIR)/site/index.html'
+
+docs-serve: $(SITE)/.installed
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m mkdocs serve
 
 # Make the demo set's run logs again with real retrievers.
 runs: .venv/.test
@@ -119,7 +128,7 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/growth.py
 
 clean:
-	rm -rf .venv $(ENGINES) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv $(ENGINES) $(SITE) site .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'Karat needs Python 3.11 or newer: make PYTHON=python3.12 …'; exit 2; }
@@ -159,4 +168,10 @@ $(ENGINES)/.installed: pyproject.toml constraints-engines.txt
 	@test -x $(ENGINES)/bin/python || $(PYTHON) -m venv $(ENGINES)
 	$(ENGINE_PIP) --editable '.[test-engines]'
 	$(ENGINE_PIP) --no-deps pyserini
+	@touch $@
+
+$(SITE)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'Karat needs Python 3.11 or newer: make PYTHON=python3.12 …'; exit 2; }
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip --disable-pip-version-check install --constraint constraints.txt $(QUIET) --editable '.[site]'
 	@touch $@

@@ -132,18 +132,6 @@ def test_the_readme_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert names["v"]
 
 
-def test_the_code_about_statistics_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (ROOT / "docs" / "statistics.md").read_text()
-    for name in ("run", "old", "new"):
-        (tmp_path / f"{name}.jsonl").write_bytes((ROOT / "examples" / "helpdesk" / "bm25.jsonl").read_bytes())
-    (tmp_path / "gold.jsonl").write_bytes((ROOT / "examples" / "helpdesk" / "gold.jsonl").read_bytes())
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"karat": karat}
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
-    exec(block, names)
-    assert names["result"].segments.height > 0
-
-
 def test_the_example_of_paraphrases_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "paraphrases.md").read_text()
     monkeypatch.chdir(tmp_path)
@@ -175,14 +163,6 @@ def test_the_example_of_a_drift_is_right(tmp_path: Path, monkeypatch: pytest.Mon
     rows = [line for line in page.splitlines() if line.startswith(("| billing", "| setup"))]
     assert len(rows) == 2
     assert [row for row in rows if row not in shown] == []
-
-
-@pytest.mark.parametrize("name", ["rechunking", "overlap"])
-def test_the_example_of_a_page_prints_what_the_page_shows(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / f"{name}.md").read_text()
-    (block,), (shown,) = (re.findall(rf"```{kind}\n(.*?)```", page, re.S) for kind in ("python", "text"))
-    exec(block, {})
-    assert capsys.readouterr().out == shown
 
 
 def test_the_code_and_the_lines_on_the_labels_page_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +293,7 @@ def test_the_ci_page_shows_tests_that_run(tmp_path: Path) -> None:
 def test_the_readme_names_every_extra() -> None:
     with open(ROOT / "pyproject.toml", "rb") as stream:
         extras = tomllib.load(stream)["project"]["optional-dependencies"]
-    ours = {"all", "test", "test-engines", "test-frameworks", "check", "bench"}
+    ours = {"all", "test", "test-engines", "test-frameworks", "check", "bench", "site"}
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"`\.\[(\w+)\]`", readme)) == set(extras) - ours
     everything = set(re.fullmatch(r"karat\[(.*)\]", extras["all"][0])[1].split(","))  # type: ignore[index]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,12 @@ from hypothesis import strategies as st
 
 import karat
 from karat.errors import KaratError
-from karat.report.build import evaluation_report
-from karat.report.renderers.terminal import render_terminal
 from karat.report.sections.searches import SearchesSection
 from karat.results.analyses.searches import FirstLoss, Searches
 from karat.results.save import restore, saved_form
 
 Record = dict[str, Any]
 METRICS = ["union_recall", "union_recall@2", "steps", "wasted_steps", "relevant_per_step", "hops_covered", "all_hops"]
-DOCS = Path(__file__).parents[3] / "docs" / "agents_search.md"
 
 
 def found(run: Any, gold: Any, **options: Any) -> Searches:
@@ -281,18 +277,6 @@ def test_hops_with_gold() -> None:
         [{"query_id": "q", "gold": {"a": 2, "b": 1}, "hops": [["a"]]}, {"query_id": "r", "hops": []}]
     )
     assert (gold.ids, gold.grades.tolist(), gold.fields["hops"]) == (["a", "b"], [2.0, 1.0], [[["a"]], None])
-
-
-def test_the_worked_example(tmp_path: Path) -> None:
-    """What docs/agents_search.md shows is what the command prints."""
-    blocks = re.findall(r"```(json|text)\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.S)
-    run, gold = (block for kind, block in blocks if kind == "json")
-    shown = next(block for kind, block in blocks if kind == "text")
-    for name, text in (("run.jsonl", run), ("gold.jsonl", gold)):
-        (tmp_path / name).write_text(text)
-    result = karat.evaluate(tmp_path / "run.jsonl", tmp_path / "gold.jsonl", prices=PRICES)
-    printed = render_terminal(evaluation_report(result))
-    assert shown.strip() in "\n".join(line.rstrip() for line in printed.splitlines())
 
 
 @pytest.mark.parametrize("pure", [False, True])

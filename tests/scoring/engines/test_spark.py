@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from doc_pages import blocks
 from refusals import refused
 from tests.scoring.engines.conftest import METRICS, assert_same, gold_of, hits_table, write_nested
 
@@ -75,6 +77,19 @@ def test_the_demo_set_with_all_that_is_reported(spark: Any, tmp_path: Path) -> N
     there = karat.evaluate(str(tmp_path / "run.parquet"), DEMO / "gold.jsonl", engine=spark)
     assert_same(local, there)
     assert saved_form(local).summary == saved_form(there).summary
+
+
+def test_the_code_of_the_guide_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(DEMO)
+    rows(karat.read_run("bm25.jsonl")).write_parquet(tmp_path / "hits.parquet")
+    page = (DEMO.parents[1] / "docs" / "guides" / "spark.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    for block in blocks(page):
+        if block.kind == "python" and block.not_run == "needs Spark":
+            code = re.sub(r'parquet\("(.+?)"\)', rf'parquet("{tmp_path}/\1")', block.text)  # Spark has its own folder
+            exec(code, names)
+    assert names["again"] == names["result"]["recall@5"].mean
+    assert pl.read_parquet(tmp_path / "scores" / "*.parquet").height == 287
 
 
 def test_a_real_trec_run(spark: Any, shared_data: Path) -> None:

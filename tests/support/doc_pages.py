@@ -1,0 +1,316 @@
+"""Runs the code blocks of a page of the documentation, as a reader would who types them in one folder.
+
+- A block with a `title="NAME"` is a file: it is written.
+- `console`: lines that begin with `$ ` are typed; what follows must be printed. `…` stands for lines that are left out.
+- `python` is run; a `text` block right after it must be what it prints.
+- `sh`, or no kind: each line is typed, if all are commands of Karat.
+- `json`, `jsonl` and `yaml` without a title must be valid.
+- A block after `<!-- not run: REASON -->` is not run. Its Karat commands must still exist, with their options.
+"""
+
+from __future__ import annotations
+
+import doctest
+import io
+import json
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from unittest.mock import patch
+
+import click
+import yaml
+
+_FENCE = re.compile(r"^( *)```(.*)$")
+_NOT_RUN = re.compile(r"^ *<!-- not run: (.+) -->$")
+_TITLE = re.compile(r'title="([^"]+)"')
+
+
+# Commands that no test can run here, in any block. Those of Karat must still exist, with their options.
+CANNOT_RUN = {
+    "karat serve": "it does not end",
+    "karat mcp": "it does not end",
+    "karat labels label": "asks for keys",
+    "karat labels judge": "asks a model",
+    "karat synthesize": "asks a model",
+    "karat history push": "needs a server elsewhere",
+    "karat send": "needs a server elsewhere",
+    "pip install": "installs packages",
+    "--engine spark": "needs Spark",
+    "--send ": "needs a server elsewhere",
+}
+# All that a page may type besides Karat and Python scripts. Anything else could change the machine that tests run on.
+HARMLESS = {"cat", "cp", "echo", "grep", "head", "ls", "mkdir", "sed", "wc"}
+_ABROAD = re.compile(r"(^|[\s=])(/|~|\.\./)")  # paths outside the folder of the page
+
+
+@dataclass
+class Block:
+    """A fenced block of a page."""
+
+    line: int
+    kind: str
+    title: str | None
+    text: str
+    not_run: str | None
+    after: str = ""  # kind of the block before it, if nothing but blank lines is between
+
+    @property
+    def commands(self) -> Iterator[tuple[str, list[str]]]:
+        """What is typed, and the lines that the page shows below it."""
+        typed, shown = "", list[str]()
+        for line in self.text.splitlines():
+            if typed.endswith("\\"):
+                typed = f"{typed[:-1].rstrip()} {line.strip()}"
+            elif line.startswith("$ "):
+                if typed:
+                    yield typed, shown
+                typed, shown = line[2:], []
+            else:
+                shown.append(line)
+        if typed:
+            yield typed, shown
+
+
+def blocks(markdown: str) -> list[Block]:
+    """All blocks of a page, in order."""
+    found: list[Block] = []
+    reason, opened, before, indent = None, None, "", 0
+    for number, line in enumerate(markdown.splitlines(), 1):
+        fence = _FENCE.match(line)
+        if opened is not None:
+            if fence and not fence[2]:
+                opened.text = "".join(f"{one}\n" for one in opened.text.splitlines())
+                found.append(opened)
+                before, opened = opened.kind, None
+            else:
+                opened.text += line[indent:] + "\n"
+        elif fence:
+            indent, info = len(fence[1]), fence[2].strip()
+            title = _TITLE.search(info)
+            opened = Block(number, info.partition(" ")[0], title and title[1], "", reason, before)
+            reason = None
+        elif said := _NOT_RUN.match(line):
+            reason = said[1]
+        elif line.strip():
+            before = ""
+    return found
+
+
+@dataclass
+class Session:
+    """A folder in which the blocks of a page are run; it is the current folder."""
+
+    page: str
+    wrong: list[str] = field(default_factory=list)
+    code: int = 0
+    names: dict[str, object] = field(default_factory=lambda: {"__name__": "__main__"})
+    printed: str = ""
+
+    def run(self, block: Block) -> None:
+        where = f"{self.page}:{block.line}"
+        try:
+            self._run(block, where)
+        except Exception as error:
+            self.wrong.append(f"{where}: {type(error).__name__}: {error}")
+
+    def run_page(self, markdown: str, until_wrong: bool = False) -> None:
+        """All blocks, or those up to the first that is wrong."""
+        for block in blocks(markdown):
+            self.run(block)
+            if until_wrong and self.wrong:
+                break
+
+    def _run(self, block: Block, where: str) -> None:
+        if block.not_run:
+            self.wrong += [f"{where}: {wrong}" for wrong in mistyped(block)]
+        elif block.kind == "console" or (block.kind in ("", "sh") and block.text.startswith("$ ")):
+            self._console(block, where)
+        elif block.kind in ("", "sh") and all(line.startswith(("karat ", "pip ")) for line in _joined(block.text)):
+            self._console(replace(block, text="".join(f"$ {line}\n" for line in _joined(block.text))), where)
+        elif block.title:
+            path = Path(block.title)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text, encoding="utf-8")
+        elif block.kind == "python" and block.text.startswith(">>> "):
+            test = doctest.DocTestParser().get_doctest(block.text, self.names, where, self.page, block.line)
+            doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(
+                test, out=lambda wrong: self.wrong.append(f"{where}: {wrong}"), clear_globs=False
+            )
+        elif block.kind == "python":
+            with _captured() as stream:
+                exec(compile(block.text, where, "exec"), self.names)
+            self.printed = _text(stream)
+        elif block.kind == "text" and block.after == "python":
+            self.wrong += [f"{where}: {wrong}" for wrong in differences(block.text.splitlines(), self.printed)]
+        elif block.kind in ("json", "jsonl"):
+            rest = block.text.strip()
+            while rest:  # one value, or one per line
+                rest = rest[json.JSONDecoder().raw_decode(rest)[1] :].strip()
+        elif block.kind == "yaml":
+            yaml.safe_load(block.text)
+        else:
+            self.wrong.append(
+                f"{where}: no way to run a block {block.kind!r}; give it a kind, or a title if it is a file"
+            )
+
+    def _console(self, block: Block, where: str) -> None:
+        commands = list(block.commands)
+        if not commands:
+            self.wrong.append(f"{where}: no line begins with `$ `")
+        for at, (typed, shown) in enumerate(commands):
+            if typed == "echo $?":
+                printed = f"{self.code}\n"
+            else:
+                self.code, printed = typed_in(typed)
+                shown_next = at + 1 < len(commands) and commands[at + 1][0] == "echo $?"
+                if self.code and not shown_next and not (self.code == 1 and typed.startswith("karat gate")):
+                    self.wrong.append(f"{where}: {typed}: exit code {self.code}\n{printed}")
+            if shown and any(map(str.strip, shown)):
+                self.wrong += [f"{where}: {typed}: {wrong}" for wrong in differences(shown, printed)]
+
+
+def typed_in(command: str) -> tuple[int, str]:
+    """Exit code and output of a command. Karat and Python scripts run in this process, harmless commands in a shell."""
+    words = shlex.split(command, comments=True)
+    if given := re.fullmatch(r"([A-Z_]+)=(\S+) (karat .*)", command):
+        with patch.dict(os.environ, {given[1]: given[2]}):
+            return typed_in(given[3])
+    if words[0] == "cd" and not _ABROAD.search(command):
+        os.chdir(words[1])
+        return 0, ""
+    if any(part in command for part in CANNOT_RUN) and "--dry-run" not in words:
+        wrong = unknown(words[1:]) if words[0] == "karat" else []
+        return (2 if wrong else 0), "\n".join(wrong)
+    if not re.search(r"[|<>&;`]|\$", re.sub(r"'[^']*'", "", command.partition(" #")[0])):
+        if words[0] == "karat":
+            return _in_process(words)
+        if words[0] == "python" and len(words) > 1 and words[1].endswith(".py"):
+            return _in_process(words[1:], script=True)
+    if words[0] not in HARMLESS or re.search(r"[|<>&;`]|\$\(", command) or _ABROAD.search(command):
+        raise ValueError(f"not a command that tests run: {command}; mark the block as not run")
+    done = subprocess.run(["sh", "-c", command], stdout=-1, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def _in_process(words: list[str], script: bool = False) -> tuple[int, str]:
+    from karat.cli.main import main
+
+    with patch.object(sys, "argv", words), _captured() as stream:
+        try:
+            if script:
+                runpy.run_path(words[0], run_name="__main__")
+            else:
+                main()
+            code = 0
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    for name, module in list(sys.modules.items()):  # a page may change its own modules between two commands
+        if str(getattr(module, "__file__", None) or "").startswith(f"{Path.cwd()}{os.sep}"):
+            del sys.modules[name]
+    return code, _text(stream)
+
+
+class _captured:
+    """Standard output and error together, in the order in which they are written."""
+
+    def __enter__(self) -> io.TextIOWrapper:
+        self._stack = ExitStack()
+        stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+        self._stack.enter_context(redirect_stdout(stream))
+        self._stack.enter_context(redirect_stderr(stream))
+        return stream
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue().decode()
+
+
+def differences(shown: list[str], printed: str) -> list[str]:
+    """What the page shows and the command does not print. Blank lines, times and ids of runs do not matter.
+
+    >>> differences(["one", "…", "three in 2.5 s"], "one\\ntwo\\nthree in 0.1 s\\n")
+    []
+    >>> differences(["one", "three"], "one\\ntwo\\nthree\\n")
+    ['not printed as shown: three']
+    >>> differences(["one"], "one\\ntwo\\n")
+    ['prints more than the page shows: two']
+    """
+    lines = [masked(line) for line in printed.splitlines() if line.strip()]
+    at, skip = 0, False
+    for line in shown:
+        if line.strip() == "…":
+            skip = True
+        elif line.strip():
+            wanted = masked(line)
+            found = next((i for i in range(at, len(lines)) if lines[i] == wanted), None)
+            if found is None or (found > at and not skip):
+                return [f"not printed as shown: {line}"]
+            at, skip = found + 1, False
+    return [] if skip or at == len(lines) else [f"prints more than the page shows: {lines[at]}"]
+
+
+def masked(line: str) -> str:
+    """A line without what no two machines share.
+
+    >>> masked("4eced75888   2026-11-17 20:52   bm25 in 2.5 s")
+    '##   ##   bm25 in ## s'
+    """
+    return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d|\b[0-9a-f]{10}\b|[\d.]+(?= m?s\b)", "##", line.rstrip())
+
+
+def mistyped(block: Block) -> Iterator[str]:
+    """Karat commands of a block that do not exist, or not with these options."""
+    for command in _typed(block.text):
+        try:
+            words = shlex.split(command.partition(" | ")[0], comments=True)
+        except ValueError:
+            continue
+        yield from (f"{command}: {wrong}" for wrong in unknown(words[1:]))
+
+
+def _joined(text: str) -> list[str]:
+    return text.replace("\\\n", " ").splitlines()
+
+
+def _typed(text: str) -> Iterator[str]:
+    for line in _joined(text):
+        typed = line.strip().removeprefix("$ ").removeprefix("- run: ").removeprefix("- ")
+        if typed.startswith("karat "):
+            yield typed
+
+
+def unknown(words: Iterable[str]) -> list[str]:
+    """Options that a command does not have.
+
+    >>> unknown(["eval", "run.jsonl", "--gold=gold.jsonl"]), unknown(["eval", "--golden", "x"]), unknown(["evil"])
+    ([], ['no option --golden'], ['no command evil'])
+    """
+    from karat.cli.main import every_command
+
+    given, known = list(words), every_command()
+    while given and given[0].startswith("--"):
+        given.pop(0)  # of karat itself
+    if not given and words:
+        return []
+    name = next((n for n in (" ".join(given[:3]), " ".join(given[:2]), *given[:1]) if n in known), None)
+    if name is None:
+        return [f"no command {given[0] if given else ''}"]
+    command = known[name]
+    with click.Context(command, info_name=name) as context:
+        options = {o for one in command.get_params(context) for o in (*one.opts, *one.secondary_opts)}
+    asked = [word.partition("=")[0] for word in given[len(name.split()) :] if re.match(r"--[a-z]", word)]
+    return [f"no option {word}" for word in asked if word not in options | {"--trust-config", "--help"}]

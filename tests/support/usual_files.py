@@ -1,0 +1,93 @@
+"""Small files under the names that pages use: a run, a gold set, a corpus, labels, saved results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import karat
+
+_DEMO = Path(__file__).parents[2] / "examples" / "helpdesk"
+
+
+def write_usual(folder: Path) -> None:
+    """Writes them all: the first queries of the demo set."""
+    gold = [_question(query) for query in _some("gold.jsonl")]
+    with open(_DEMO / "corpus.jsonl", encoding="utf-8") as lines:
+        texts = {chunk["chunk_id"]: chunk["text"] for chunk in map(json.loads, lines)}
+    old, new = ([_answer(line, texts) for line in _some(name)] for name in ("bm25.jsonl", "bm25_rerank.jsonl"))
+    _write(folder / "gold.jsonl", gold)
+    (folder / "gold.yaml").write_text(json.dumps(gold), encoding="utf-8")  # JSON is YAML
+    (folder / "corpus.jsonl").write_bytes((_DEMO / "corpus.jsonl").read_bytes())
+    (folder / "make_runs.py").write_bytes((_DEMO / "make_runs.py").read_bytes())
+    for name in ("run", "old", "bm25", "exact", "float32", "may", "final", "small", "faq_only"):
+        _write(folder / f"{name}.jsonl", old)
+    for name in ("new", "dense", "hnsw", "int8", "june", "bm25_rerank", "large", "web_only"):
+        _write(folder / f"{name}.jsonl", new)
+    _write(folder / "routed.jsonl", [{**line, "route": ("faq", "web")[at % 2]} for at, line in enumerate(old)])
+    for name in ("small_corpus", "large_corpus"):
+        (folder / f"{name}.jsonl").write_bytes((_DEMO / "corpus.jsonl").read_bytes())
+    (folder / "runs").mkdir()
+    _write(folder / "runs" / "a.jsonl", old)
+    _write(folder / "runs" / "b.jsonl", new)
+    (folder / "run.trec").write_text("".join(_trec(old)), encoding="utf-8")
+    (folder / "bm25.trec").write_text("".join(_trec(old)), encoding="utf-8")
+    (folder / "qrels.txt").write_text(
+        "".join(f"{q['query_id']} 0 {item} {grade}\n" for q in gold for item, grade in q["gold"].items()),
+        encoding="utf-8",
+    )
+    (folder / "run.json").write_text(
+        json.dumps({line["query_id"]: {hit["chunk_id"]: hit["score"] for hit in line["topk"]} for line in old})
+    )
+    (folder / "qrels.json").write_text(json.dumps({q["query_id"]: q["gold"] for q in gold}))
+    (folder / "ship-criteria.yaml").write_text("gates: [{metric: recall@5, threshold: 0.1, regression_max: 0.03}]\n")
+    (folder / "old.yaml").write_text("retriever: my_app:search\n")
+    (folder / "new.yaml").write_text("retriever: my_app:search\n")
+    (folder / "prices.yaml").write_text("currency: USD\nmodels:\n  m: {per_call: 0.01}\n")
+    (folder / "my_app.py").write_text('def search(query):\n    return ["doc_101#p1", "doc_107#p4"]\n')
+    labels = [
+        {"query_id": line["query_id"], "chunk_id": hit["chunk_id"], "grade": at % 3}
+        for line in old
+        for at, hit in enumerate(line["topk"][:3])
+    ]
+    for name in ("ann", "ben", "human", "labels"):
+        _write(folder / f"{name}.jsonl", [{**label, "annotator": name} for label in labels])
+    for name in ("judge", "clicks"):
+        _write(folder / f"{name}.jsonl", [{**label, "annotator": name, "kind": "judge"} for label in labels])
+    before = karat.evaluate(folder / "old.jsonl", folder / "gold.jsonl")
+    for name in ("baseline", "before", "result"):
+        before.save(folder / f"{name}.json")
+    karat.evaluate(folder / "new.jsonl", folder / "gold.jsonl").save(folder / "after.json")
+
+
+def _some(name: str) -> list[dict[str, Any]]:
+    """The first queries, and some without an answer."""
+    with open(_DEMO / name, encoding="utf-8") as lines:
+        found = list(map(json.loads, lines))
+    return [line for at, line in enumerate(found) if at < 24 or line["query_id"] in ("q_000138", "q_000139")]
+
+
+def _question(query: dict[str, Any]) -> dict[str, Any]:
+    """Without the chunks that are of no help, so that some hits are not judged."""
+    gold = {chunk: grade for chunk, grade in query["gold"].items() if grade > 0}
+    return {**query, "gold": gold, "tags": {**query["tags"], "tenant": "north"}}
+
+
+def _answer(line: dict[str, Any], texts: dict[str, str]) -> dict[str, Any]:
+    """With the texts of the hits, and whom they belong to."""
+    more = {"tenant": "north", "expires": "2030-01-01"}
+    hits = [{**hit, **more, "text": texts[hit["chunk_id"]]} for hit in line["topk"]]
+    return {**line, "topk": hits, "raw": line.get("raw", [])[:10]}
+
+
+def _write(path: Path, records: list[dict[str, Any]]) -> None:
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+
+
+def _trec(run: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{line['query_id']} Q0 {hit['chunk_id']} {hit['rank']} {hit['score']} bm25\n"
+        for line in run
+        for hit in line["topk"]
+    ]

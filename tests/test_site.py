@@ -1,0 +1,86 @@
+"""The generated pages of the site, without MkDocs: everything has an address that messages and pages can link to."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+import yaml
+from tests.architecture.test_wording import RARE, codes
+
+from karat.cli.main import every_command
+from karat.errors import KaratError
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def site() -> Any:
+    spec = importlib.util.spec_from_file_location("karat_site", ROOT / "tools" / "site.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def anchors(page: str) -> list[str]:
+    found = re.findall(r"\{ #(\S+) \}$|<span id=\"(.+?)\">", page, re.M)
+    return [heading or row for heading, row in found]
+
+
+def test_every_command_and_option_has_an_address(site: Any) -> None:
+    found = anchors(site.commands())
+    assert len(found) == len(set(found)), "two things have one address"
+    for name, command in every_command().items():
+        assert name.replace(" ", "-") in found
+        for option in command.params:
+            if isinstance(option, click.Option) and not option.hidden:
+                long = [f"{name.replace(' ', '-')}{each}" for each in option.opts if each.startswith("--")]
+                assert {*long[:1]} <= set(found)
+
+
+def test_every_error_has_an_address(site: Any) -> None:
+    found = anchors(site.errors())
+    assert len(found) == len(set(found))
+    assert {*codes(), *RARE, KaratError.code, "bad-input", "missing-package", "unknown-metric"} <= set(found)
+
+
+def test_every_field_of_every_file_is_listed(site: Any) -> None:
+    page, criteria = site.schemas(), site.criteria()
+    for path in (ROOT / "src" / "karat" / "schemas").glob("*.schema.json"):
+        schema = msgspec.json.decode(path.read_bytes())
+        assert path.name.removesuffix(".schema.json") in anchors(page)
+        for part in (schema, *schema.get("$defs", {}).values()):
+            for field in part.get("properties", {}):
+                assert f"| `{field}` |" in page
+                assert not path.name.startswith("ship-criteria") or f"| `{field}` |" in criteria
+
+
+def test_every_endpoint_has_an_address(site: Any) -> None:
+    from karat.web.api import ENDPOINTS
+    from karat.web.labels import LABEL_ENDPOINTS
+
+    assert len(set(anchors(site.http()))) == len([*ENDPOINTS, *LABEL_ENDPOINTS])
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    text = re.sub(r"!!python\S*", "", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    config = yaml.safe_load(text)
+
+    def pages(entry: Any) -> list[str]:
+        if isinstance(entry, str):
+            return [entry]
+        return [page for part in (entry if isinstance(entry, list) else entry.values()) for page in pages(part)]
+
+    listed = pages(config["nav"])
+    assert len(listed) == len(set(listed))
+    own = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert {page for page in own if not page.startswith("decisions/")} <= set(listed)
