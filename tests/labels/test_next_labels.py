@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from refusals import refused
 
 import karat
 from karat.labels.desk import PoolAtDesk
-from karat.labels.files import read_pool
+from karat.labels.files import LabelLog, read_pool
 from karat.labels.pool import make_pool
 
 Call = Callable[..., tuple[int, str, str]]
@@ -73,9 +74,10 @@ def test_annotators_at_a_desk_get_the_queue_in_its_order(case: tuple[Lists, List
     one, other, _, known = case
     pool = make_pool([as_run(one), as_run(other)], known, k=6, settle=True)
     keys = [entry.key for entry in pool]
-    at_desk = PoolAtDesk("pool", pool.entries)
+    no_labels = partial(LabelLog, "labels.jsonl")  # never opened
+    at_desk = PoolAtDesk("pool", pool.entries, no_labels)
     assert list(at_desk.order("ann")) == list(at_desk.order("ben")) == keys
-    plain = PoolAtDesk("plain", make_pool([as_run(one), as_run(other)], known, k=6).entries)
+    plain = PoolAtDesk("plain", make_pool([as_run(one), as_run(other)], known, k=6).entries, no_labels)
     assert list(plain.order("ann")) != list(plain.order("ben"))
 
 

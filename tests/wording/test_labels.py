@@ -14,10 +14,10 @@ from rich.console import Console
 
 import karat
 from golden import check
-from karat.labels.desk import Session
 from karat.labels.files import Label, LabelLog, by_key, read_pool
 from karat.labels.production import draw_questions
 from karat.labels.screen import label_by_keys
+from karat.labels.session import Session
 from karat.statistics.sampling import Sampling
 from wording import Transcript, file, refusals
 

@@ -50,8 +50,8 @@ def command(
     from karat.cli.scoring import check_outputs, show
     from karat.errors import ConfigError
     from karat.files.atomic_write import check_writable
-    from karat.labels.agreement import find_agreement, settle
-    from karat.labels.files import conflict_pool, is_conflict, read_labels, read_pool, refuse_unknown, write_pairs
+    from karat.labels.agreement import conflict_pool, find_agreement, is_conflict, settle
+    from karat.labels.files import read_labels, read_pool, refuse_unknown, write_pairs
     from karat.report.labels import agreement_report
     from karat.results.numbers import counted
 
@@ -89,7 +89,7 @@ def command(
 
 def _ungraded(settled: Sequence[Label]) -> str:
     """What the labels without a grade are."""
-    from karat.labels.files import is_conflict
+    from karat.labels.agreement import is_conflict
     from karat.results.numbers import counted
 
     open_ones = sum(map(is_conflict, settled))

@@ -27,9 +27,9 @@ def command(pool: str, output: str, annotator: str, max_grade: int, only_skipped
 
     from karat.errors import ConfigError
     from karat.files.atomic_write import refuse_overwriting
-    from karat.labels.desk import Session
     from karat.labels.files import LabelLog, by_key, read_pool
     from karat.labels.screen import keyboard, label_by_keys, terminal_console
+    from karat.labels.session import Session
 
     if not annotator.strip():
         raise ConfigError("the annotator has no name", code="missing-option", hint="give it with --annotator NAME")

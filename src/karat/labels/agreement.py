@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ import numpy as np
 from karat import __version__
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError, did_you_mean
-from karat.labels.files import CONFLICT, Key, Kind, Label, Labels
+from karat.labels.files import CONFLICT, Key, Kind, Label, Labels, PoolEntry
 from karat.statistics.kappa import cohen_kappa, fleiss_kappa
 from karat.statistics.sampling import Sampling
 
@@ -68,13 +69,17 @@ class Agreement(SavedObject, frozen=True, kw_only=True):
     kappas: list[KappaRow]
     conflicts: list[Conflict]  # largest difference first
     level: float
+    saw_ranking: int = 0  # labels whose annotator saw rank and gold: not part of the kappas
 
 
 def find_agreement(labels: Labels, sampling: Sampling | None = None) -> Agreement:
-    """Cohen's kappa for each pair of annotators, Fleiss' kappa for all if more than two, and the conflicts."""
+    """Cohen's kappa for each pair of annotators, Fleiss' kappa for all if more than two, and the conflicts.
+
+    Annotators who saw the same ranking agree more often than two who judge a pair by itself, so the kappas leave out
+    labels that were given with the ranking in sight."""
     sampling = sampling or Sampling()
-    by_pair = {key: {label.annotator: label.grade or 0.0 for label in of} for key, of in labels.by_pair().items()}
-    shared = {key: grades for key, grades in by_pair.items() if len(grades) > 1}
+    by_pair, shared = _by_pair(labels)
+    blind = labels.blind()
     return Agreement(
         karat=__version__,
         files=list(dict.fromkeys(place.file for place in labels.places)),
@@ -82,10 +87,20 @@ def find_agreement(labels: Labels, sampling: Sampling | None = None) -> Agreemen
         pairs=len(by_pair),
         shared=len(shared),
         repeated=labels.repeated,
-        kappas=_kappas(labels.annotators, shared, sampling),
+        kappas=_kappas(blind.annotators, _by_pair(blind)[1], sampling),
         conflicts=_conflicts(shared),
         level=sampling.level,
+        saw_ranking=len(labels) - len(blind),
     )
+
+
+_Grades = dict[Key, dict[str, float]]  # pair → annotator → grade
+
+
+def _by_pair(labels: Labels) -> tuple[_Grades, _Grades]:
+    """The grades of each pair, and of those with two or more."""
+    found = {key: {label.annotator: label.grade or 0.0 for label in of} for key, of in labels.by_pair().items()}
+    return found, {key: grades for key, grades in found.items() if len(grades) > 1}
 
 
 def _annotator(name: str, labels: list[Label]) -> Annotator:
@@ -172,6 +187,18 @@ def _one(labels: list[Label], adjudicator: str | None) -> Label:
         note=votes if agreed and count < len(labels) else None,
         annotator="+".join(label.annotator for label in winners),
         kind=labels[0].kind,
+        saw=next((label.saw for label in labels if label.saw), None),
         time=max((label.time for label in labels if label.time), default=None),
         inclusion_probability=labels[0].inclusion_probability,
     )
+
+
+def is_conflict(label: Label) -> bool:
+    """Whether a settled label has no grade because its annotators disagree."""
+    return label.grade is None and (label.reason or "").startswith(CONFLICT)
+
+
+def conflict_pool(pool: Sequence[PoolEntry], settled: Sequence[Label]) -> list[PoolEntry]:
+    """The pairs of a pool on which annotators disagree, in its order."""
+    conflicts = {label.key for label in settled if is_conflict(label)}
+    return [entry for entry in pool if entry.key in conflicts]

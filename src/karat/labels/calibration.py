@@ -38,7 +38,15 @@ from karat.labels.files import (
     read_pool,
     refuse_unknown,
 )
-from karat.labels.labelled_gold import by_name, chances, labels_of, refuse_no_overlap, settled_labels, with_labels
+from karat.labels.labelled_gold import (
+    blind_labels,
+    by_name,
+    chances,
+    labels_of,
+    refuse_no_overlap,
+    settled_labels,
+    with_labels,
+)
 from karat.results.analyses.bounds import BoundsAnalysis
 from karat.results.analyses.bounds import Kind as Reading
 from karat.results.corrected import BY_STRATA, BY_WEIGHTS, judge_strata, judged_pairs
@@ -137,6 +145,7 @@ def calibrate(
     pooled = read_pool(pool) if isinstance(pool, (str, PathLike)) else list(pool or ())
     for given in (labels, people) if pool is not None else ():
         refuse_unknown(given, pooled)
+    seen, people = len(people), blind_labels(people)
     told = settled_labels(people, human)
     settled = settled_labels(labels, judge)
     documents = frozenset((label.key.query, label.key.item) for label in settled if label.key.is_document)
@@ -168,7 +177,7 @@ def calibrate(
         width=width,
         needed=needed,
         next=next_,
-        notes=_notes(labels, people, pairs, overall),
+        notes=[*_saw(seen - len(people)), *_notes(labels, people, pairs, overall)],
         labels=[PersonsLabel(*pair, pairs.human[pair], pairs.probability.get(pair)) for pair in pairs.shared],
     )
 
@@ -310,6 +319,10 @@ def _plan(pairs: _Pairs, width: float) -> tuple[int | None, list[NextPair]]:
     ]
     chosen = [picked[i] for i in rng.permutation(len(picked))[:_NEXT].tolist()]
     return int(wanted.sum()), [NextPair(p[0], p[1], pairs.judge[p], p in pairs.documents) for p in chosen]
+
+
+def _saw(labels: int) -> list[str]:
+    return [f"Labels given with the ranking in sight, left out: {labels:,}."] if labels else []
 
 
 def _notes(labels: Labels, people: Labels, pairs: _Pairs, overall: JudgeRates) -> list[str]:

@@ -1,20 +1,22 @@
-"""Labelling sessions of one annotator, and a desk where several annotators label at once."""
+"""A desk where several annotators label at once."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import chain, count
 from pathlib import Path
 from threading import Lock
+from typing import Literal
 
 import msgspec
 
 from karat.errors import ConfigError, InputError, is_whole
 from karat.files.atomic_write import refuse_overwriting
+from karat.labels.desk_folder import DeskFolder, PoolNotes
 from karat.labels.files import (
     Key,
     Kind,
@@ -25,103 +27,14 @@ from karat.labels.files import (
     PoolEntry,
     by_key,
     gathered,
-    now,
     read_labels,
     read_pool,
 )
+from karat.labels.session import Session
 
 LONGEST_NAME = 64
-SKIPPED = "skipped"
-_WORDS = {2: ("irrelevant", "partial", "strong"), 1: ("irrelevant", "relevant")}
 _ORDERS = 64  # annotators per pool whose order is cached
 _ENDING = re.compile(r"(\.jsonl?)?(\.gz|\.zst)?$")
-
-
-def grade_words(highest: int) -> tuple[str, ...]:
-    """The meaning of each grade, from 0.
-
-    >>> grade_words(2), grade_words(4)
-    (('irrelevant', 'partial', 'strong'), ('irrelevant', '', '', '', 'perfect'))
-    """
-    return _WORDS.get(highest, ("irrelevant", *[""] * (highest - 1), "perfect"))
-
-
-class Session:
-    """One annotator's session with a pool. Labels are stored at once, and a later session continues."""
-
-    def __init__(
-        self, pool: Mapping[Key, PoolEntry], log: LabelLog, annotator: str, *, only_skipped: bool = False
-    ) -> None:
-        self.pool = pool
-        self.annotator = annotator
-        self._log = log
-        self._only_skipped = only_skipped
-        self._passed: set[Key] = set()  # skipped once more in this session
-        self._read()
-
-    def _read(self) -> None:
-        self.given: dict[Key, float | None] = {
-            pair: grade for pair, grade in self._log.given(self.annotator).items() if pair in self.pool
-        }
-
-    @property
-    def current(self) -> PoolEntry | None:
-        waiting = (key for key in self.pool if key not in self.given)
-        if self._only_skipped:
-            waiting = (key for key in self.pool if self.given.get(key, 0) is None and key not in self._passed)
-        return next((self.pool[key] for key in waiting), None)
-
-    def grade_of_duplicate(self, entry: PoolEntry) -> float | None:
-        """The grade that this annotator gave to the near duplicate of a pair."""
-        return self.given.get(Key(str(entry.query_id), entry.near_duplicate_of or ""))
-
-    def last(self, pair: Key | None = None) -> Label | None:
-        """This annotator's last label, of any pair or of one."""
-        at = self._last(self.pool if pair is None else (pair,))
-        return None if at is None else self._log.lines[at]
-
-    def _last(self, pairs: Container[Key]) -> int | None:
-        lines = self._log.lines
-        own = (i for i in reversed(range(len(lines))) if lines[i].annotator == self.annotator)
-        return next((i for i in own if lines[i].key in pairs), None)
-
-    @property
-    def graded(self) -> int:
-        return sum(grade is not None for grade in self.given.values())
-
-    @property
-    def skipped(self) -> int:
-        return len(self.given) - self.graded
-
-    def give(self, grade: float | None, note: str | None = None, *, pair: Key | None = None) -> None:
-        """Grade a pair, by default the current one; None: skip it."""
-        entry = self.current if pair is None else self.pool[pair]
-        assert entry is not None
-        self._log.add(
-            Label(
-                query_id=entry.query_id,
-                chunk_id=entry.chunk_id,
-                doc_id=entry.doc_id,
-                grade=grade,
-                annotator=self.annotator,
-                reason=SKIPPED if grade is None else None,
-                note=note or None,
-                time=now(),
-                inclusion_probability=entry.inclusion_probability,
-            )
-        )
-        if grade is None:
-            self._passed.add(entry.key)
-        self._read()
-
-    def undo(self) -> bool:
-        """Undo this annotator's last label, even of an earlier session; False if there is none."""
-        at = self._last(self.pool)
-        if at is None:
-            return False
-        self._passed.discard(self._log.drop(at).key)
-        self._read()
-        return True
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -165,8 +78,10 @@ class Turn(msgspec.Struct, frozen=True):
 class PoolAtDesk:
     """A pool, and each annotator's order of it."""
 
-    def __init__(self, name: str, entries: Sequence[PoolEntry]) -> None:
+    def __init__(self, name: str, entries: Sequence[PoolEntry], log: Callable[[], LabelLog]) -> None:
         self.name = name
+        self.given: Sequence[PoolEntry] = entries
+        self.log = log  # of its labels
         self.entries: dict[Key, PoolEntry] = by_key(entries)
         self.queries: int = len({key.query for key in self.entries})
         self.order: Callable[[str], dict[Key, PoolEntry]] = lru_cache(_ORDERS)(self._order)
@@ -193,14 +108,64 @@ class Desk:
         log: LabelLog | None = None,
         judges: Labels | None = None,
         highest: int = 2,
+        folder: DeskFolder | None = None,
     ) -> None:
-        self.pools: dict[str, PoolAtDesk] = {name: PoolAtDesk(name, entries) for name, entries in (pools or {}).items()}
         self.highest = highest
+        self.folder = folder
         self._log, self._lock = log, Lock()
+        self._listed = {name: PoolAtDesk(name, entries, self._given_log) for name, entries in (pools or {}).items()}
+        self._own: dict[str, PoolAtDesk] = {}
         self._judges = judges or Labels()
         self._said: dict[Key, list[JudgeSays]] = {}
         for label in self._judges:
             self._said.setdefault(label.key, []).append(JudgeSays(label.annotator, label.grade))
+
+    @property
+    def pools(self) -> dict[str, PoolAtDesk]:
+        """The pools that were given, and those in the folder."""
+        if self.folder is None:
+            return self._listed
+        with self._lock:
+            there = self.folder.pools()
+            for name, entries in there.items():
+                if name not in self._own or self._own[name].given is not entries:
+                    self._own[name] = PoolAtDesk(name, entries, self.folder.log)
+            self._own = {name: self._own[name] for name in there}
+            return {**self._own, **self._listed}
+
+    def notes(self, name: str) -> PoolNotes:
+        """Who made, assigned and closed a pool; nothing for a pool that was given."""
+        return (
+            PoolNotes() if self.folder is None or name in self._listed else self.folder.notes().get(name, PoolNotes())
+        )
+
+    def in_folder(self, name: str) -> DeskFolder:
+        """The folder of a pool that can be changed."""
+        if self.folder is None or name in self._listed:
+            what = f"the pool {name} was given with --pool, so it cannot be changed here"
+            raise ConfigError(what, code="given-pool", hint="change the file, then start the server again")
+        return self.folder
+
+    @property
+    def can_label(self) -> bool:
+        """Whether there is a file for labels outside of pools."""
+        return self.folder is not None or self._log is not None
+
+    def log(self) -> LabelLog:
+        """The file for labels outside of pools."""
+        return self._given_log() if self.folder is None else self.folder.log()
+
+    def people(self) -> list[Label]:
+        """All labels of people outside of given pools, as they were written."""
+        if not self.can_label or (self.folder is not None and not self.folder.has_labels):
+            return []
+        with self._lock:
+            return [label for label in self.log().lines if label.kind == "human"]
+
+    def hidden(self, annotator: str) -> set[Key]:
+        """Pairs of open pools that this annotator has not graded yet: grades by others must stay hidden."""
+        pools = [pool for pool in self.pools.values() if not self.notes(pool.name).closed]
+        return {pair for pool in pools for pair in self.not_yet_graded(pool, annotator)}
 
     def turn(self, pool: PoolAtDesk, annotator: str, *, skipped: bool = False) -> Turn:
         """The annotator's next pair. `skipped`: go through skipped pairs again."""
@@ -216,8 +181,18 @@ class Desk:
             last = session.last()
             return Turn(_progress(session), pair, None if last is None else self._given(pool, last))
 
-    def give(self, pool: PoolAtDesk, annotator: str, pair: Key, grade: float | None, note: str | None = None) -> Given:
+    def give(
+        self,
+        pool: PoolAtDesk,
+        annotator: str,
+        pair: Key,
+        grade: float | None,
+        note: str | None = None,
+        *,
+        saw: Literal["ranking"] | None = None,
+    ) -> Given:
         """Store a grade; None: skip. Repeating a grade has no effect, since a key may be pressed twice."""
+        self._refuse_closed(pool)
         if pair not in pool.entries:
             what = f"this pair is not in the pool {pool.name}"
             raise InputError(what, code="unknown-pair", query=pair.query, got=pair.item)
@@ -228,7 +203,7 @@ class Desk:
             session = self._session(pool, annotator)
             before = session.given.get(pair)
             if before is None:
-                session.give(grade, note, pair=pair)
+                session.give(grade, note, pair=pair, saw=saw)
             elif before != grade:
                 hint = "use undo to change it"
                 what = f"you already graded this pair: {before:g}"
@@ -239,6 +214,7 @@ class Desk:
 
     def undo(self, pool: PoolAtDesk, annotator: str) -> Label:
         """Undo the annotator's last label in this pool."""
+        self._refuse_closed(pool)
         with self._lock:
             session = self._session(pool, annotator)
             last = session.last()
@@ -249,7 +225,7 @@ class Desk:
     def progress(self, pool: PoolAtDesk) -> list[Progress]:
         """The progress of everyone who has labelled in this pool."""
         with self._lock:
-            log = self._labels_file
+            log = pool.log()
             names = dict.fromkeys(label.annotator for label in log.lines if label.kind == "human")
             found = [_progress(Session(pool.entries, log, name)) for name in names]
         return [one for one in found if one.graded or one.skipped]
@@ -262,7 +238,7 @@ class Desk:
 
     def labels(self, pool: PoolAtDesk, kind: Kind | None = None) -> Labels:
         """The labels of this pool in the labels file."""
-        log = self._labels_file
+        log = pool.log()
         with self._lock:
             lines = list(log.lines)
         return gathered(lines, str(log.path)).of(pool.entries, kind)
@@ -274,10 +250,15 @@ class Desk:
         return self._judges.of(pool.entries)
 
     def _session(self, pool: PoolAtDesk, annotator: str) -> Session:
-        return Session(pool.order(annotator), self._labels_file, annotator)
+        return Session(pool.order(annotator), pool.log(), annotator)
 
-    @property
-    def _labels_file(self) -> LabelLog:
+    def _refuse_closed(self, pool: PoolAtDesk) -> None:
+        notes = self.notes(pool.name)
+        if notes.closed:
+            what = f"the pool {pool.name} was closed by {notes.closed_by}"
+            raise ConfigError(what, code="pool-closed", hint="an editor can open it again")
+
+    def _given_log(self) -> LabelLog:
         assert self._log is not None  # always set if there are pools
         return self._log
 
@@ -287,28 +268,56 @@ class Desk:
 
 @contextmanager
 def open_desk(
-    pools: Sequence[str], labels: str | None, judges: Sequence[str] = (), *, highest: int = 2
+    pools: Sequence[str],
+    labels: str | None,
+    judges: Sequence[str] = (),
+    *,
+    highest: int = 2,
+    folder: str | Path | None = None,
 ) -> Iterator[Desk]:
-    """Open a desk with pool files, the labels file to write, and files of judge labels. Without pools, it is empty."""
+    """Open a desk with pool files, the labels file to write, and files of judge labels. `folder`: with more pools,
+    which can be changed, and their labels. Without any of these, it is empty."""
+    own = None if folder is None else DeskFolder(folder, highest=highest)
+    try:
+        with _opened(pools, labels, judges, highest, own) as desk:
+            yield desk
+    finally:
+        if own is not None:
+            own.close()
+
+
+@contextmanager
+def _opened(
+    pools: Sequence[str], labels: str | None, judges: Sequence[str], highest: int, own: DeskFolder | None
+) -> Iterator[Desk]:
     if not pools:
-        if labels or judges:
+        if labels or (judges and own is None):
             hint = "--pool FILE; `karat labels pool` writes one"
             raise ConfigError("labels need a pool", code="missing-option", hint=hint)
-        yield Desk()
+        yield Desk(judges=_judge_labels(judges, highest), highest=highest, folder=own)
         return
     if labels is None:
         hint = "-o FILE; an existing file is continued"
         raise ConfigError("a pool needs a file for its labels", code="missing-option", hint=hint)
     refuse_overwriting(Path(labels), [*pools, *judges])
     read = {name: read_pool(path) for name, path in _named(pools).items()}
-    said = read_labels(*judges, highest=highest)
+    if own is not None and (twice := next((name for name in own.pools() if name in read), None)) is not None:
+        what = f"two pools are called {twice}: one of --pool, one in {own.path}"
+        raise ConfigError(what, code="pool-exists", hint="rename one of the files")
+    said = _judge_labels(judges, highest)
+    with LabelLog(labels, highest=highest) as log:
+        more = log.labels.of_kind("judge")  # a file may have both
+        every = Labels([*said.entries, *more.entries], [*said.places, *more.places])
+        yield Desk(read, log, every, highest, own)
+
+
+def _judge_labels(files: Sequence[str], highest: int) -> Labels:
+    said = read_labels(*files, highest=highest)
     for label, place in zip(said.entries, said.places, strict=True):
         if label.kind == "human":
             hint = "human labels go to -o; labels by `karat labels judge` have `kind: judge`"
             raise place.error("a human label, not a judge label", code="wrong-annotator", hint=hint)
-    with LabelLog(labels, highest=highest) as log:
-        own = log.labels.of_kind("judge")  # a file may have both
-        yield Desk(read, log, Labels([*said.entries, *own.entries], [*said.places, *own.places]), highest)
+    return said
 
 
 def checked_name(given: str) -> str:

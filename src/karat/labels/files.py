@@ -137,6 +137,7 @@ class Label(Pair, kw_only=True, omit_defaults=True):
     kind: Kind = "human"
     reason: str | None = None  # why there is no grade: skipped, refusal, timeout …
     note: str | None = None
+    saw: Literal["ranking"] | None = None  # what the annotator saw besides the pair: its rank and the gold
     quote: str | None = None  # words of the passage that support the grade
     time: str | None = None  # ISO 8601
     inclusion_probability: Probability | None = None  # of the pair being sampled into the pool
@@ -201,6 +202,14 @@ class Labels(msgspec.Struct):
 
     def of_kind(self, kind: Kind) -> Labels:
         return self.of({label.key for label in self.entries}, kind)
+
+    def blind(self) -> Labels:
+        """Labels whose annotators saw nothing but the pair."""
+        if not any(label.saw for label in self.entries):
+            return self
+        both = zip(self.entries, self.places, strict=True)
+        chosen = [(label, at) for label, at in both if label.saw is None]
+        return Labels([label for label, _ in chosen], [at for _, at in chosen])
 
     def graded(self) -> list[Label]:
         return [label for label in self.entries if label.grade is not None]
@@ -338,17 +347,6 @@ def refuse_unknown(labels: Labels, pool: Sequence[PoolEntry]) -> None:
             what = f"{label.key.item} is not in the pool for this query"
             hint = "labels and pool do not match: use the pool that was labelled"
             raise place.error(what, code="unknown-pair", query=label.key.query, hint=hint)
-
-
-def is_conflict(label: Label) -> bool:
-    """Whether a settled label has no grade because its annotators disagree."""
-    return label.grade is None and (label.reason or "").startswith(CONFLICT)
-
-
-def conflict_pool(pool: Sequence[PoolEntry], settled: Sequence[Label]) -> list[PoolEntry]:
-    """The pairs of a pool on which annotators disagree, in its order."""
-    conflicts = {label.key for label in settled if is_conflict(label)}
-    return [entry for entry in pool if entry.key in conflicts]
 
 
 class LabelLog:

@@ -238,7 +238,7 @@ def read_labelling(
         drawn = {pair: x.inclusion_probability for pair, x in told.items() if x.inclusion_probability is not None}
         shared = {pair: label.grade for pair, label in told.items() if pair in grades}  # none: it judged another set
         return replace(said, human=shared, probability=drawn, known=known_judge(saved))
-    human = settled_labels(labels_of("human", calibration, highest=highest), str(calibration))
+    human = settled_labels(blind_labels(labels_of("human", calibration, highest=highest)), str(calibration))
     refuse_no_overlap(grades, by_name(human), str(calibration))
     return replace(said, human=by_name(human), probability=chances(human))
 
@@ -280,6 +280,16 @@ def settled_labels(labels: Labels, file: str) -> list[Label]:
         hint = "a label is {query_id, chunk_id, grade, annotator}"
         raise InputError("no label with a grade", code="no-labels", file=file, hint=hint)
     return graded
+
+
+def blind_labels(people: Labels) -> Labels:
+    """The labels that a judge may be compared with: those whose annotators saw nothing but the pair."""
+    blind = people.blind()
+    if len(people) and not len(blind):
+        what = "all labels were given with the ranking in sight, which a judge cannot be compared with"
+        hint = "label some of the pairs in a pool, where ranks and gold are not shown"
+        raise InputError(what, code="no-blind-labels", file=people.files, hint=hint)
+    return blind
 
 
 def by_name(labels: Sequence[Label]) -> dict[Named, float]:

@@ -15,8 +15,8 @@ from rich.panel import Panel
 from rich.text import Text
 
 from karat.errors import ConfigError
-from karat.labels.desk import Session, grade_words
 from karat.labels.files import PoolEntry
+from karat.labels.session import Session, grade_words
 from karat.results.queries.shown import shared_words
 
 _JOINERS = "\u200c\u200d\u00ad"  # invisible, and a part of words and emoji

@@ -216,8 +216,10 @@ def agreement_report(found: Agreement, closed: Container[tuple[str, str]] = ()) 
 
 
 def _agreement(found: Agreement) -> list[Block]:
+    seen = f"Labels given with the ranking in sight, which kappa leaves out: {found.saw_ranking:,}."
     if not found.kappas:
-        return [Text("No pair was graded by two annotators, so agreement cannot be measured.", "warning")]
+        none = Text("No pair was graded by two annotators, so agreement cannot be measured.", "warning")
+        return [none, *texts("note", (found.saw_ranking, seen))]
     how = f"kappa: 1 is full agreement, 0 is chance; with {found.level * 100:g} % interval over queries. "
     how += "Cohen's for two annotators, Fleiss' for all. –: all gave the same grade."
     rows = [_row(row) for row in found.kappas]
@@ -225,6 +227,7 @@ def _agreement(found: Agreement) -> list[Block]:
     opposite = "disagree more than by chance: does one of them use the scale in reverse?"
     return [
         table(["annotators", "of", count("pairs"), "agreed", "kappa"], rows, how),
+        *texts("note", (found.saw_ranking, seen)),
         *texts("warning", (any((row.low, row.high) == (-1, 1) for row in found.kappas), ONE_QUERY)),
         *texts("warning", *((True, f"{who} {opposite}") for who in inverted)),
     ]

@@ -20,8 +20,9 @@ from karat.history.store import NotThere, Store
 from karat.labels.agreement import Agreement, find_agreement, settle
 from karat.labels.calibration import calibrate
 from karat.labels.calibration_file import Calibration
-from karat.labels.desk import Desk, Given, PoolAtDesk, Progress, ShownPair, Turn, checked_name, grade_words, mark_of
+from karat.labels.desk import Desk, Given, PoolAtDesk, Progress, ShownPair, Turn, checked_name, mark_of
 from karat.labels.files import Key, Label, as_lines
+from karat.labels.session import grade_words
 from karat.report.blocks import Block, Cell, Section, Text
 from karat.report.cells import table
 from karat.report.labels import agreement_report, calibration_report
