@@ -190,6 +190,19 @@ def read_record(connection: Connection, run_id: str, query_id: str, *, texts: bo
     return part.record(query_id, read_texts(connection, part.keys_of(query_id)) if texts else {})
 
 
+def all_records(connection: Connection, run_id: str) -> Iterator[QueryRecord]:
+    """Every query of a run, without texts; nothing if the run does not keep its hits."""
+    last = connection.execute("SELECT max(part) FROM hits WHERE run_id = ?", (run_id,)).fetchall()[0][0]
+    statement = "SELECT content, keys FROM hits WHERE run_id = ? AND part = ?"
+    for number in range(0 if last is None else last + 1):
+        for content, keys in connection.execute(statement, (run_id, number)).fetchall():
+            part = Part(StoredPart(bytes(content), bytes(keys)), f"run {run_id[:10]}")
+            for query_id in part.part.queries:
+                record = part.record(query_id, {})
+                assert record is not None
+                yield record
+
+
 class _Ordered:
     """Lists in the order of the parts."""
 

@@ -124,11 +124,11 @@ def make_pool(
         picked, probability = telling[:budget], None
     else:
         telling = [pair for pair in waiting if not only_differences or pair.possible]
-        picked, probability = _choose(telling, budget, sample, rng)
+        picked, probability = choose(telling, budget, sample, rng)
     if not picked:
         raise _nothing(judged, pairs, waiting, k)
     corpora = [result.corpus for result in results.values() if result.corpus is not None]
-    entries = [_entry(pair, judged, corpora, probability) for pair in (picked if settle else _shuffled(picked, rng))]
+    entries = [_entry(pair, judged, corpora, probability) for pair in (picked if settle else shuffled(picked, rng))]
     for place, entry in enumerate(entries if settle else (), 1):
         entry.place = place
     total, moved = (sum(pair.expected or 0.0 for pair in of) for of in (waiting, picked))
@@ -204,7 +204,7 @@ def _collect(gold: Gold, results: dict[str, Result], k: int) -> tuple[list[Found
     return found, judged
 
 
-def _choose(
+def choose(
     pairs: list[FoundPair], budget: int | None, sample: int | None, rng: np.random.Generator
 ) -> tuple[list[FoundPair], float | None]:
     """The pairs for the pool, and their inclusion probability; None if they were picked by influence."""
@@ -222,7 +222,7 @@ def _choose(
     return [pairs[i] for i in np.sort(order[:wanted]).tolist()], None
 
 
-def _shuffled(pairs: list[FoundPair], rng: np.random.Generator) -> list[FoundPair]:
+def shuffled(pairs: list[FoundPair], rng: np.random.Generator) -> list[FoundPair]:
     """Shuffle queries, and the passages of each, so that the order does not reveal ranks or runs. Passages of one query
     stay together, so that annotators read it once."""
     by_query: dict[str, list[FoundPair]] = {}
