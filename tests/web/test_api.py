@@ -19,7 +19,7 @@ from karat.history.keep import keep_result
 from karat.history.store import Store
 from karat.results.kept_run import FAILED, KeptRun
 from karat.web.api import ENDPOINTS
-from karat.web.labels import LABEL_ENDPOINTS
+from karat.web.app import DESK_ENDPOINTS
 from karat.web.order import ORDER_ENDPOINTS
 
 
@@ -190,7 +190,7 @@ def test_the_document_describes_every_endpoint(site: Any) -> None:
     parameters = {p["name"]: p for p in document["paths"]["/api/v1/trend"]["get"]["parameters"]}
     assert (parameters["metric"]["required"], parameters["limit"]["schema"]["maximum"]) == (True, 1000)
     names = [o["operationId"] for path in document["paths"].values() for o in path.values()]
-    assert len(names) == len(set(names)) == len([*ENDPOINTS, *ORDER_ENDPOINTS, *LABEL_ENDPOINTS])
+    assert len(names) == len(set(names)) == len([*ENDPOINTS, *ORDER_ENDPOINTS, *DESK_ENDPOINTS])
 
 
 def test_push(site: Any, tmp_path: Path, karat_command: Callable[..., tuple[int, str, str]], made_run: Any) -> None:

@@ -390,7 +390,7 @@ def test_a_killed_server_has_lost_no_label_and_the_terminal_can_go_on(tmp_path: 
     [
         (("--pool", "pool.jsonl"), "missing-option", None),
         (("-o", "labels.jsonl"), "missing-option", None),
-        (("--labels", "judge.jsonl"), "missing-option", None),
+        (("--labels", "judge.jsonl"), "wrong-annotator", "judge.jsonl"),
         (("--pool", "pool.jsonl", "-o", "pool.jsonl"), "would-overwrite", "pool.jsonl"),
         (("--pool", "judge.jsonl", "-o", "judge.jsonl"), "would-overwrite", "judge.jsonl"),
         (("--pool", "none.jsonl", "-o", "labels.jsonl"), "no-such-file", "none.jsonl"),

@@ -45,9 +45,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
     found: list[Counted] = []
     begin = Remember.__init__
 
-    def counting(self: Remember, app: Any, store: Store, most: int = 64 << 20) -> None:
+    def counting(self: Remember, app: Any, store: Store, most: int = 64 << 20, **more: Any) -> None:
         found.append(Counted(app))
-        begin(self, found[-1], store, most)
+        begin(self, found[-1], store, most, **more)
 
     monkeypatch.setattr(Remember, "__init__", counting)
     return found

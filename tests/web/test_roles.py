@@ -16,10 +16,11 @@ from starlette.testclient import TestClient
 from karat.errors import KaratError
 from karat.history.store import Store
 from karat.labels.desk import Desk
+from karat.systems.live import LiveRetrievers
 from karat.web.access import ROLES, Access, Role, allows, made_user, read_users
 from karat.web.api import ENDPOINTS
-from karat.web.app import create_app
-from karat.web.labels import LABEL_ENDPOINTS
+from karat.web.app import DESK_ENDPOINTS, create_app
+from karat.web.live import LIVE_ENDPOINTS
 from karat.web.order import ORDER_ENDPOINTS
 from karat.web.rules import RoleRoute, refusal
 
@@ -42,7 +43,7 @@ def access() -> Access:
 
 @pytest.fixture
 def app(store: Store, desk: Desk, access: Access) -> Any:
-    return create_app(store, access, desk)
+    return create_app(store, access, desk, live=LiveRetrievers({"none": lambda query, k: []}))
 
 
 def logged_in(app: Any, access: Access, name: str) -> TestClient:
@@ -57,7 +58,7 @@ def routes_of(app: Any) -> list[RoleRoute]:
 
 
 def test_every_endpoint_that_writes_names_its_role() -> None:
-    for endpoint in (*ENDPOINTS, *ORDER_ENDPOINTS, *LABEL_ENDPOINTS):
+    for endpoint in (*ENDPOINTS, *ORDER_ENDPOINTS, *DESK_ENDPOINTS, *LIVE_ENDPOINTS):
         assert endpoint.role is not None or not endpoint.writes, f"{endpoint.method} {endpoint.path} needs a role"
 
 
@@ -88,6 +89,12 @@ def test_the_roles_of_the_routes(app: Any) -> None:
         ("POST", "/labels/{pool}/undo"),
         ("GET", "/labels/{pool}/name"),
         ("POST", "/labels/{pool}/name"),
+        ("POST", "/desk/grade"),
+        ("GET", "/desk/name"),
+        ("POST", "/desk/name"),
+        ("POST", "/api/v1/desk/labels"),
+        ("DELETE", "/api/v1/desk/labels"),
+        ("GET", "/api/v1/desk/effect"),
     }
     admins = {path for (_, path), role in found.items() if role == "admin"}
     assert admins == {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,16 @@ from karat.cli.help import KaratCommand
 from karat.cli.options import grade_option, store_option
 from karat.cli.say import say
 from karat.cli.send import open_sinks
+from karat.cli.trust import listed_retrievers, require_trusted
+from karat.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karat.systems.live import LiveRetrievers
     from karat.web.access import Role
+
+_NAME = re.compile(r"\w[\w.-]{0,39}")
 
 
 @click.command("serve", cls=KaratCommand, short_help="Serve the history in the browser and as an API.")
@@ -56,6 +64,28 @@ if TYPE_CHECKING:
     "--labels", "judges", multiple=True, metavar="FILE", help="Labels from a judge, shown after labelling; repeat."
 )
 @click.option(
+    "--desk",
+    "desk_folder",
+    metavar="FOLDER",
+    help="Folder for pools, labels and queries made in the browser.  [default: desk in the folder of the history]",
+)
+@click.option(
+    "--retriever",
+    "retrievers",
+    multiple=True,
+    metavar="NAME=SPEC",
+    help="Retriever to try in the browser, as in `karat run`; repeat.",
+)
+@click.option("--corpus", help="Corpus that these retrievers search.")
+@click.option(
+    "--timeout",
+    type=float,
+    default=10.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds per question to these retrievers.",
+)
+@click.option(
     "--alert", "alerts", multiple=True, metavar="PLACE", help="Send alerts to slack, teams or webhook; repeat."
 )
 @click.option(
@@ -90,6 +120,10 @@ def command(
     pools: tuple[str, ...],
     output: str | None,
     judges: tuple[str, ...],
+    desk_folder: str | None,
+    retrievers: tuple[str, ...],
+    corpus: str | None,
+    timeout: float,
     alerts: tuple[str, ...],
     kinds: tuple[Any, ...],
     branches: tuple[str, ...],
@@ -102,8 +136,10 @@ def command(
     karat serve
     karat serve --demo
     karat serve --pool pool.jsonl -o labels.jsonl --labels judge.jsonl
+    karat serve --retriever bm25=bm25 --retriever new=new.yaml --corpus corpus.jsonl
     karat serve --store postgresql://… --host 0.0.0.0 --allow-host karat.example.org --users users.txt
     """
+    from karat.history.location import desk_of
     from karat.labels.desk import open_desk
     from karat.web.access import LOOPBACK, Access, read_token, read_users, rewrite_user
     from karat.web.server import listen, made_server, require_server, serve
@@ -125,7 +161,9 @@ def command(
     access.upgraded = None if users is None else partial(rewrite_user, users)
     with ExitStack() as opened:
         # What can fail comes first: reading pools, listening on the address.
-        desk = opened.enter_context(open_desk(pools, output, judges, highest=max_grade))
+        live = _live(retrievers, corpus, timeout)
+        at = None if demo else desk_folder or desk_of(store)
+        desk = opened.enter_context(open_desk(pools, output, judges, highest=max_grade, folder=at))
         socket = opened.enter_context(listen(host, port, access))
         if demo:
             from karat.demo.helpdesk import write_demo_pool
@@ -134,7 +172,8 @@ def command(
             history, folder = opened.enter_context(demo_store())
             if not pools:
                 pool, output = write_demo_pool(folder)
-                desk = opened.enter_context(open_desk([pool], output, judges, highest=max_grade))
+                own = desk_folder or folder / "desk"
+                desk = opened.enter_context(open_desk([pool], output, judges, highest=max_grade, folder=own))
         else:
             from karat.history.location import open_store
 
@@ -148,7 +187,9 @@ def command(
         daily = opened.enter_context(closing(Daily(history)))
         workers = opened.enter_context(closing(PageWorkers(history)))
         workers.start()
-        server = made_server(history, access, desk, workers=workers, prefix=prefix)  # loads while the processes do
+        server = made_server(
+            history, access, desk, workers=workers, prefix=prefix, live=live
+        )  # loads while the processes do
         workers.wait()
         name = f"[{host}]" if ":" in host else host
         say(f"serving {history.label} at http://{name}:{socket.getsockname()[1]}{prefix}/ (stop with Ctrl-C)")
@@ -156,3 +197,31 @@ def command(
             say("the history is empty: save a run with `karat eval … --save`", err=True)
         daily.start()
         serve(server, socket)
+
+
+def _live(given: Sequence[str], corpus: str | None, timeout: float) -> LiveRetrievers | None:
+    """The retrievers to try in the browser, with their corpus indexed; None if there are none."""
+    if not given:
+        if corpus is not None:
+            raise click.UsageError("--corpus needs --retriever NAME=SPEC.")
+        return None
+    from karat.cli.scoring import read_chunks
+    from karat.files.progress import working
+    from karat.systems.live import LiveRetrievers
+
+    listed, specs = listed_retrievers(), dict[str, Any]()
+    for one in given:
+        name, equals, spec = one.partition("=")
+        if not equals or not _NAME.fullmatch(name) or not spec:
+            hint = "NAME has letters, digits and . _ -, such as: --retriever new=new.yaml"
+            raise ConfigError("invalid --retriever", code="bad-setting", expected="NAME=SPEC", got=one, hint=hint)
+        if name in specs:
+            raise ConfigError(f"two retrievers are called {name}", code="duplicate-value", hint="rename one of them")
+        specs[name] = listed.get(spec, spec)
+    require_trusted({spec: listed[spec] for spec in (one.partition("=")[2] for one in given) if spec in listed})
+    with working("reading"):
+        searched = None if corpus is None else read_chunks(corpus, None, None, None)
+    live = LiveRetrievers(specs, searched, timeout=timeout)
+    with working("indexing"):
+        live.index()
+    return live

@@ -196,7 +196,7 @@ def all_records(connection: Connection, run_id: str) -> Iterator[QueryRecord]:
     statement = "SELECT content, keys FROM hits WHERE run_id = ? AND part = ?"
     for number in range(0 if last is None else last + 1):
         for content, keys in connection.execute(statement, (run_id, number)).fetchall():
-            part = Part(StoredPart(bytes(content), bytes(keys)), f"run {run_id[:10]}")
+            part = _QueryPart(StoredPart(bytes(content), bytes(keys)), f"run {run_id[:10]}")
             for query_id in part.part.queries:
                 record = part.record(query_id, {})
                 assert record is not None

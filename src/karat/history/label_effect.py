@@ -49,7 +49,7 @@ class MetricEffect(msgspec.Struct, frozen=True):
     run_labels: float | None
 
 
-class Effect(msgspec.Struct, frozen=True, kw_only=True):
+class LabelEffect(msgspec.Struct, frozen=True, kw_only=True):
     """The effect of labels on a query and on its run."""
 
     run_id: str
@@ -73,7 +73,7 @@ def effect_of(
     *,
     metrics: Sequence[str] = (),
     highest: int = 2,
-) -> Effect:
+) -> LabelEffect:
     """`labels`: of people, for any queries. Where they disagree without a majority, there is no grade."""
     row = store.row(run_id)
     names = list(metrics) or [str(metric) for metric in leading([row])[:METRICS]]
@@ -86,7 +86,7 @@ def effect_of(
     scored = _scored(store, run_id, asked, names, highest)
     here = scored.get(query_id, {})
     unmeasured = [name for name in names if query_id in scored and name not in here]
-    return Effect(
+    return LabelEffect(
         run_id=run_id,
         query_id=query_id,
         labels=len(by_query.get(query_id, [])),

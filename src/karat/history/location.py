@@ -19,12 +19,19 @@ from karat.settings import trusted_store
 
 FOLDER = ".karat"
 VARIABLE = "KARAT_STORE"
+DESK = "desk"
 
 
 def open_store(where: str | None = None, *, create: bool = False) -> Store:
     """Opens a history. `where`: a folder or a PostgreSQL URL. `create`: creates a missing folder."""
     place = _place(where)
     return PostgresStore(place) if isinstance(place, str) else FolderStore(place, create=create)
+
+
+def desk_of(where: str | None = None) -> Path | None:
+    """The folder for pools, labels and queries beside a history in a folder; None for PostgreSQL."""
+    place = _place(where)
+    return None if isinstance(place, str) else place / DESK
 
 
 def save_result(

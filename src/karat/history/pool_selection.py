@@ -26,7 +26,7 @@ _Text = Annotated[str, msgspec.Meta(max_length=500)]
 Choice = Literal["unjudged", "disagreement", "changed", "queries"]
 
 
-class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PoolSelection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a pool is made of.
 
     `unjudged`: hits of one run without a grade. `disagreement`: hits without a grade that only one of two runs has.
@@ -42,7 +42,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_PAIRS)] | None = None  # pairs; null: all
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class PoolPairs(msgspec.Struct, frozen=True):
     """The pairs of a new pool, in labelling order. `found`: pairs to choose from; `labelled`: left out, since people at
     the desk have graded them; `source`: the selection in words."""
 
@@ -60,7 +60,7 @@ class Chosen(msgspec.Struct, frozen=True):
         return sum(entry.text is None for entry in self.entries)
 
 
-def choose_pairs(store: Store, asked: Selection, labelled: Container[Key] = ()) -> Chosen:
+def choose_pairs(store: Store, asked: PoolSelection, labelled: Container[Key] = ()) -> PoolPairs:
     """Pairs for a pool. If there is a limit, they are a random sample with a known probability; changed queries and
     queries chosen by hand are picked in order instead."""
     if len(asked.runs) != _RUNS[asked.choice]:
@@ -89,7 +89,7 @@ def choose_pairs(store: Store, asked: Selection, labelled: Container[Key] = ()) 
         hint = f"set a limit of at most {MOST_PAIRS:,}"
         raise ConfigError(f"too many pairs: {len(picked):,}", code="too-many-pairs", field="limit", hint=hint)
     entries = _entries(store, runs, shuffled(picked, rng), probability)
-    return Chosen(entries, len(left), len(pairs) - len(left), source)
+    return PoolPairs(entries, len(left), len(pairs) - len(left), source)
 
 
 def _changed(store: Store, runs: list[str], metric: str | None) -> list[str]:
@@ -164,7 +164,7 @@ def _system(store: Store, run: str) -> str:
     return head.system or head.run
 
 
-def _in_words(store: Store, asked: Selection, runs: list[str]) -> str:
+def _in_words(store: Store, asked: PoolSelection, runs: list[str]) -> str:
     named = " and ".join(f"{_system(store, run)} ({short(run)})" for run in runs)
     return {
         "unjudged": f"unjudged hits in the first {asked.k} of {named}",

@@ -139,6 +139,10 @@ class Desk:
             PoolNotes() if self.folder is None or name in self._listed else self.folder.notes().get(name, PoolNotes())
         )
 
+    def is_own(self, name: str) -> bool:
+        """Whether a pool is in the folder."""
+        return self.folder is not None and name not in self._listed
+
     def in_folder(self, name: str) -> DeskFolder:
         """The folder of a pool that can be changed."""
         if self.folder is None or name in self._listed:
@@ -221,6 +225,41 @@ class Desk:
             if last is None or not session.undo():
                 raise ConfigError(f"{annotator} has no label to undo", code="nothing-to-undo")
             return last
+
+    def add_labels(self, labels: Sequence[Label]) -> None:
+        """Store labels of pairs that are in no pool."""
+        with self._lock:
+            log = self.log()
+            for label in labels:
+                log.add(label)
+
+    def undo_seen(self, pool: PoolAtDesk, annotator: str, pair: Key | None = None) -> Label:
+        """Undo a label that was given with the ranking in sight: of one pair, or the annotator's last one. A label of a
+        pool stays, since nobody could give it again without having seen the ranking."""
+        with self._lock:
+            log = pool.log()
+            own = [
+                at
+                for at, label in enumerate(log.lines)
+                if label.annotator == annotator
+                and label.saw
+                and label.key in pool.entries
+                and pair in (None, label.key)
+            ]
+            if not own:
+                what = f"{annotator} has no label to undo here"
+                raise ConfigError(what, code="nothing-to-undo", hint="labels given in a pool are undone there")
+            return log.drop(own[-1])
+
+    def given_by(self, annotator: str, pool: PoolAtDesk) -> dict[Key, Label]:
+        """The annotator's label of each pair; a grade wins over a skip."""
+        found: dict[Key, Label] = {}
+        for label in self.people():
+            if label.annotator == annotator and label.key in pool.entries:
+                before = found.get(label.key)
+                if before is None or label.grade is not None:
+                    found[label.key] = label
+        return found
 
     def progress(self, pool: PoolAtDesk) -> list[Progress]:
         """The progress of everyone who has labelled in this pool."""

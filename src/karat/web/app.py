@@ -14,13 +14,16 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from karat.errors import KaratError
 from karat.history.store import Store
 from karat.labels.desk import Desk
+from karat.systems.live import LiveRetrievers
 from karat.web.access import Access, Role
 from karat.web.api import ENDPOINTS, PREFIX
 from karat.web.endpoints import Endpoint, Problem, as_json, openapi, problem_of, read_body, read_parameters
+from karat.web.grading import GRADING_ENDPOINTS, graded_page, grading_routes, shows_grades
 from karat.web.guard import (
     HEALTH,
     LOGIN,
@@ -29,24 +32,28 @@ from karat.web.guard import (
     Guard,
     Patience,
 )
-from karat.web.labels import LABEL_ENDPOINTS, label_routes, visit_of
+from karat.web.labels import LABEL_ENDPOINTS, Visit, label_routes, visit_of
+from karat.web.live import LIVE_ENDPOINTS, LiveVisit, live_routes
 from karat.web.log_in import log_in_route, log_out_route
 from karat.web.metrics import metrics_route
 from karat.web.order import ORDER_ENDPOINTS
-from karat.web.page import front_page, page, problem_page, static_file
+from karat.web.page import LIVE, front_page, page, problem_page, static_file
 from karat.web.page_worker import MADE_APART, Show
 from karat.web.page_workers import PageWorkers
 from karat.web.pages.csv_tables import compare_csv, queries_csv
 from karat.web.pages.manage import manage_routes
+from karat.web.pages.one_query import query_page
 from karat.web.pages.run_list import runs_csv
 from karat.web.pages.runs import pins_page
+from karat.web.pools import POOL_ENDPOINTS, pool_routes
 from karat.web.remember import Remember
 from karat.web.rules import RoleRoute
 from karat.web.turns import Lanes
 
+DESK_ENDPOINTS = (*LABEL_ENDPOINTS, *POOL_ENDPOINTS, *GRADING_ENDPOINTS)
 PAGES: dict[str, Show] = {
     "/": front_page,
-    **MADE_APART,
+    **{path: show for path, show in MADE_APART.items() if path != "/query"},
     "/runs.csv": runs_csv,
     "/runs/{run}/queries.csv": queries_csv,
     "/compare.csv": compare_csv,
@@ -74,19 +81,28 @@ def create_app(
     desk: Desk | None = None,
     patience: Patience | None = None,
     workers: PageWorkers | None = None,
+    live: LiveRetrievers | None = None,
 ) -> Starlette:
-    """Creates the application; `store` and `desk` must stay open while it runs. `workers`: make most pages."""
+    """Creates the application; `store` and `desk` must stay open while it runs. `workers`: make most pages; `live`:
+    retrievers to ask."""
     prepare()
-    visit = partial(visit_of, store, desk or Desk())
+    desk = desk or Desk()
+    visit = partial(visit_of, store, desk)
+    personal = partial(shows_grades, desk)
+    described = _described([*ENDPOINTS, *ORDER_ENDPOINTS, *DESK_ENDPOINTS, *(LIVE_ENDPOINTS if live else ())])
     routes = [
         *_api(ENDPOINTS, lambda request: store),
         *_api(ORDER_ENDPOINTS, lambda request: store),
-        *_api(LABEL_ENDPOINTS, visit),
+        *_api(DESK_ENDPOINTS, visit),
         *label_routes(visit),
         *manage_routes(store),
-        RoleRoute(f"{PREFIX}/openapi.json", _described, _READ),
+        *pool_routes(visit),
+        *grading_routes(visit),
+        *(_live(live, visit) if live else ()),
+        RoleRoute(f"{PREFIX}/openapi.json", described, _READ),
         RoleRoute(METRICS, metrics_route(store), _READ),
         RoleRoute(HEALTH, _healthy(store), _READ),
+        RoleRoute("/query", _query(visit, _showing(store, "/query", query_page, workers), personal), _READ),
         *(RoleRoute(path, _showing(store, path, show, workers), _READ) for path, show in PAGES.items()),
         RoleRoute(LOGIN, log_in_route(access, store), {"GET": "viewer", "POST": "viewer"}),
         RoleRoute(LOGOUT, log_out_route(access), {"POST": "viewer"}),
@@ -94,8 +110,9 @@ def create_app(
     return Starlette(
         routes=routes,
         middleware=[
+            Middleware(_Told, live=live is not None),
             Middleware(Guard, access=access, patience=patience, routes=routes),
-            Middleware(Remember, store=store),
+            Middleware(Remember, store=store, personal=personal),
             Middleware(Lanes, apart=workers is not None),
         ],
         exception_handlers={HTTPException: _http_problem},
@@ -130,6 +147,39 @@ def _showing(
     return shown
 
 
+class _Told:
+    """Middleware that says whether there are retrievers to ask, for the menu."""
+
+    def __init__(self, app: ASGIApp, live: bool) -> None:
+        self._app, self._live = app, live
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        LIVE.set(self._live)
+        await self._app(scope, receive, send)
+
+
+def _live(live: LiveRetrievers, visit: Callable[[Request], Visit]) -> list[RoleRoute]:
+    def here(request: Request) -> LiveVisit:
+        return LiveVisit(visit(request), live)
+
+    return [*_api(LIVE_ENDPOINTS, here), *live_routes(here)]
+
+
+def _query(
+    visit: Callable[[Request], Visit],
+    usual: Callable[[Request], Awaitable[Response]],
+    personal: Callable[[Scope], bool],
+) -> Callable[[Request], Awaitable[Response]]:
+    """The page of a query. Whoever may label gets it with their own labels, which no cache and no other process has."""
+
+    async def shown(request: Request) -> Response:
+        if not personal(request.scope):
+            return await usual(request)
+        return await run_in_threadpool(graded_page, visit(request), request)
+
+    return shown
+
+
 def _healthy(store: Store) -> Callable[[Request], Response]:
     """For load balancers and containers: whether the history can be read."""
 
@@ -160,13 +210,12 @@ def _answering(
     return answer
 
 
-def _described(request: Request) -> Response:
-    return Response(_document(), media_type="application/json")
+def _described(endpoints: Sequence[Endpoint]) -> Callable[[Request], Response]:
+    @cache
+    def document() -> bytes:
+        return msgspec.json.encode(openapi(endpoints, PREFIX))
 
-
-@cache
-def _document() -> bytes:
-    return msgspec.json.encode(openapi([*ENDPOINTS, *ORDER_ENDPOINTS, *LABEL_ENDPOINTS], PREFIX))
+    return lambda request: Response(document(), media_type="application/json")
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:

@@ -11,8 +11,9 @@ from karat.errors import InputError
 _MOST = 10  # fields
 
 
-async def read_form(request: Request) -> dict[str, str]:
+async def read_form(request: Request, most: int = _MOST) -> dict[str, str]:
+    """`most`: fields."""
     try:
-        return dict(parse_qsl((await request.body()).decode("utf-8", "replace"), max_num_fields=_MOST))
+        return dict(parse_qsl((await request.body()).decode("utf-8", "replace"), max_num_fields=most))
     except ValueError as error:  # too many fields
         raise InputError("invalid form", code="bad-body") from error

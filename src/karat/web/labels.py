@@ -21,6 +21,7 @@ from karat.labels.agreement import Agreement, find_agreement, settle
 from karat.labels.calibration import calibrate
 from karat.labels.calibration_file import Calibration
 from karat.labels.desk import Desk, Given, PoolAtDesk, Progress, ShownPair, Turn, checked_name, mark_of
+from karat.labels.desk_folder import PoolNotes
 from karat.labels.files import Key, Label, as_lines
 from karat.labels.session import grade_words
 from karat.report.blocks import Block, Cell, Section, Text
@@ -31,7 +32,7 @@ from karat.results.queries.shown import shared_words
 from karat.web.access import VISITOR, Role
 from karat.web.endpoints import Answer, Endpoint, NotYet
 from karat.web.forms import read_form
-from karat.web.guard import LABELS, cookies_of, set_cookie
+from karat.web.guard import LABELS, NEXT, cookies_of, next_page, set_cookie
 from karat.web.page import page, problem_page
 from karat.web.rules import RoleRoute
 
@@ -39,6 +40,7 @@ JSON_LINES = "application/x-ndjson"
 _Text = Annotated[str, msgspec.Meta(max_length=500)]
 NAME = "karat_annotator"
 _YEAR = 365 * 24 * 3600
+_FIELDS = 500  # of a form
 _BESIDE = 100  # pairs in a table
 _NO_TEXT = "This pair has no text: `karat labels pool --corpus` provides it."
 
@@ -111,6 +113,8 @@ class PoolState(msgspec.Struct, frozen=True):
     queries: int
     judged: int  # pairs that judges have graded
     annotators: list[Progress]
+    notes: PoolNotes = PoolNotes()  # who made, assigned and closed it
+    in_folder: bool = False  # of the desk, where it can be changed
 
 
 def _agreement(visit: Visit, pool: PoolAtDesk, asked: Any = None, body: None = None) -> Agreement:
@@ -146,11 +150,21 @@ def _of_pool(told: Callable[[Visit, PoolAtDesk, Any, Any], Any]) -> Answer:
 
 
 def _pools(visit: Visit, *request: object) -> list[PoolState]:
-    desk = visit.desk
-    return [
-        PoolState(pool.name, len(pool.entries), pool.queries, desk.judged_pairs(pool), desk.progress(pool))
-        for pool in desk.pools.values()
-    ]
+    """Pools assigned to the visitor come first, closed ones last."""
+    found = [pool_state(visit.desk, pool) for pool in visit.desk.pools.values()]
+    return sorted(found, key=lambda one: (one.notes.closed, visit.name not in one.notes.assigned))
+
+
+def pool_state(desk: Desk, pool: PoolAtDesk) -> PoolState:
+    return PoolState(
+        name=pool.name,
+        pairs=len(pool.entries),
+        queries=pool.queries,
+        judged=desk.judged_pairs(pool),
+        annotators=desk.progress(pool),
+        notes=desk.notes(pool.name),
+        in_folder=desk.is_own(pool.name),
+    )
 
 
 def _next(visit: Visit, pool: PoolAtDesk, asked: AskTurn, body: None) -> Turn:
@@ -216,12 +230,16 @@ def visit_of(store: Store, desk: Desk, request: Request) -> Visit:
 
 
 def pools_page(visit: Visit, request: Request, form: Form) -> Response:
-    return _page(visit, "labels.html", "Labels", states=_pools(visit))
+    folder = visit.desk.folder
+    states, problems = _pools(visit), {} if folder is None else folder.problems
+    return _page(visit, "labels.html", "Labels", states=states, folder=folder, problems=problems)
 
 
 def label_page(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Response:
     if not visit.name:
         return RedirectResponse(_address(pool, "name"), 303)
+    if (notes := visit.desk.notes(pool.name)).closed:
+        return _page(visit, "label_closed.html", f"{pool.name} is closed", pool=pool.name, notes=notes)
     skipped = request.query_params.get("skipped") == "1"
     turn = visit.desk.turn(pool, visit.name, skipped=skipped)
     words = grade_words(visit.desk.highest)
@@ -238,7 +256,7 @@ def label_page(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> 
         no_text=_NO_TEXT,
         passage=None if turn.pair is None else _passage(turn.pair),
         grades=[(str(grade), words[grade]) for grade in reversed(range(len(words)))],
-        said=lambda grade: _in_words(grade, words),
+        said=lambda grade: in_words(grade, words),
     )
 
 
@@ -246,7 +264,7 @@ def give(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Respon
     pair = pool.by_mark.get(form.get("pair", ""))
     if pair is None:
         raise InputError("not a pair of this pool", code="unknown-pair", field="pair", hint="reload the page")
-    grade, note = _grade(form.get("grade", "")), form.get("note", "").strip()[:2000]
+    grade, note = read_grade(form.get("grade", "")), form.get("note", "").strip()[:2000]
     visit.desk.give(pool, visit.annotator(None), pair, grade, note)
     return _back(pool, form)
 
@@ -263,7 +281,16 @@ def name_page(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> R
 
 
 def set_name(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Response:
-    response = RedirectResponse(_address(pool), 303)
+    return _named(visit, request, form, _address(pool))
+
+
+def set_name_and_return(visit: Visit, request: Request, form: Form) -> Response:
+    """Back to the page that asked for the name."""
+    return _named(visit, request, form, next_page(form.get(NEXT, "")))
+
+
+def _named(visit: Visit, request: Request, form: Form, then: str) -> Response:
+    response = RedirectResponse(then, 303)
     if not visit.logged_in:
         set_cookie(request, response, NAME, quote(checked_name(form.get("name", "")), safe=""), _YEAR)
     return response
@@ -303,11 +330,19 @@ _PAGES: Sequence[tuple[str, str, Page, Role]] = (
 
 
 def label_routes(visit_of: Callable[[Request], Visit]) -> list[RoleRoute]:
+    return page_routes(LABELS, _PAGES, visit_of)
+
+
+def page_routes(
+    prefix: str, pages: Sequence[tuple[str, str, Page, Role]], visit_of: Callable[[Request], Visit]
+) -> list[RoleRoute]:
+    """Routes for pages of method, path and role. A path may name a pool."""
+
     def answering(show: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             visit = visit_of(request)
             try:
-                form = await read_form(request) if request.method == "POST" else {}
+                form = await read_form(request, _FIELDS) if request.method == "POST" else {}
                 pools = map(visit.pool, request.path_params.values())
                 return await run_in_threadpool(show, visit, *pools, request, form)
             except KaratError as error:
@@ -315,7 +350,7 @@ def label_routes(visit_of: Callable[[Request], Visit]) -> list[RoleRoute]:
 
         return answer
 
-    return [RoleRoute(LABELS + path, answering(show), {method: role}) for method, path, show, role in _PAGES]
+    return [RoleRoute(prefix + path, answering(show), {method: role}) for method, path, show, role in pages]
 
 
 def _page(visit: Visit, template: str, title: str, sections: Sequence[Section] = (), **context: Any) -> Response:
@@ -330,7 +365,7 @@ def _back(pool: PoolAtDesk, form: Form) -> Response:
     return RedirectResponse(_address(pool) + ("?skipped=1" if form.get("skipped") == "1" else ""), 303)
 
 
-def _grade(given: str) -> float | None:
+def read_grade(given: str) -> float | None:
     if given == "skip":
         return None
     if not given.isdecimal() or not given.isascii():
@@ -344,7 +379,7 @@ def _passage(pair: ShownPair) -> Markup:
     return marked(found.text, found.marks, len(text))
 
 
-def _in_words(grade: float | None, words: tuple[str, ...]) -> str:
+def in_words(grade: float | None, words: tuple[str, ...]) -> str:
     if grade is None:
         return "no grade"
     word = words[int(grade)] if grade == int(grade) and grade < len(words) else ""

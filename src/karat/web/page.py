@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import cache
 from importlib import resources
 from typing import Any, TypeVar
@@ -29,6 +30,7 @@ from karat.web.access import VISITOR, may
 from karat.web.endpoints import Offset, Problem, problem_of
 
 _S = TypeVar("_S", bound=msgspec.Struct)
+LIVE: ContextVar[bool] = ContextVar("live", default=False)  # whether the server has retrievers to ask
 
 SHOWN = 3  # metrics in a list
 SIZE = 50  # queries per page
@@ -51,10 +53,15 @@ def _own(name: str) -> str:
     return resources.files("karat.web").joinpath("templates", name).read_text(encoding="utf-8")
 
 
+_STYLES = ("dashboard.css", "label.css", "desk.css")
 _STATIC: dict[str, tuple[str, Callable[[], str]]] = {
-    "style.css": ("text/css", lambda: asset("style.css") + _own("dashboard.css") + _own("label.css")),
+    "style.css": (
+        "text/css",
+        lambda: asset("style.css") + "".join(map(_own, ("dashboard.css", "label.css", "desk.css"))),
+    ),
     "script.js": ("text/javascript", lambda: asset("script.js")),
     "label.js": ("text/javascript", lambda: _own("label.js")),
+    "grade.js": ("text/javascript", lambda: _own("grade.js")),
     "icon.svg": ("image/svg+xml", lambda: _own("icon.svg")),
 }
 
@@ -74,7 +81,7 @@ def page(
 
     frame = {"version": __version__, "visitor": VISITOR.get(), "store": store.label if store else ""}
     done = None if request is None else DONE.get(request.query_params.get("done", ""))
-    named = {"title": title, "sections": sections, "done": done, **frame, **context}
+    named = {"title": title, "sections": sections, "done": done, "live": LIVE.get(), **frame, **context}
     return HTMLResponse(redact_known(_templates().get_template(template).render(**named)), status)
 
 

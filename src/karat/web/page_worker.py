@@ -18,7 +18,7 @@ from karat.files.safe_parquet import read_here
 from karat.history.location import open_store
 from karat.history.store import LATEST, Store
 from karat.web.access import ROLE, VISITOR
-from karat.web.page import problem_page
+from karat.web.page import LIVE, problem_page
 from karat.web.pages.compare import compare_page
 from karat.web.pages.one_query import query_page
 from karat.web.pages.queries import queries_page, triage_page
@@ -54,6 +54,7 @@ def main() -> None:
 def _made(store: Store, asked: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     VISITOR.set(asked["visitor"])
     ROLE.set(asked["role"])
+    LIVE.set(asked.get("live", False))
     scope = {
         "type": "http",
         "method": "GET",

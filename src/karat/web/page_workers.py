@@ -19,6 +19,7 @@ from karat.errors.redaction import kept_secrets, redact_known
 from karat.files.child import Child, ChildFailed
 from karat.history.store import Store
 from karat.web.access import ROLE, VISITOR
+from karat.web.page import LIVE
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -59,6 +60,7 @@ class PageWorkers:
             "run": request.path_params.get("run"),
             "visitor": VISITOR.get(),
             "role": ROLE.get(),
+            "live": LIVE.get(),
         }
         try:
             told, body = await asyncio.wrap_future((self._slow if route == _SLOW else self._usual).answer(asked))

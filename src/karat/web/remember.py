@@ -55,15 +55,18 @@ class Kept:
 class Remember:
     """Middleware between the Guard and the application."""
 
-    def __init__(self, app: ASGIApp, store: Store, most: int = _MOST) -> None:
-        self._app, self._store, self._most = app, store, most
+    def __init__(
+        self, app: ASGIApp, store: Store, most: int = _MOST, *, personal: Callable[[Scope], bool] | None = None
+    ) -> None:
+        """`personal`: whether a page shows more than the history, such as the visitor's own labels."""
+        self._app, self._store, self._most, self._personal = app, store, most, personal or (lambda scope: False)
         self._kept: OrderedDict[_Key, Kept] = OrderedDict()
         self._ready: OrderedDict[_Key, bytes] = OrderedDict()
         self._size = self._ready_size = 0
         self._working: dict[_Key, asyncio.Future[None]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "GET" or not _is_kept(scope["path"]):
+        if scope["type"] != "http" or scope["method"] != "GET" or not _is_kept(scope["path"]) or self._personal(scope):
             await self._app(scope, receive, send)
             return
         name = VISITOR.get()

@@ -18,6 +18,7 @@ from karat.web.access import LOOPBACK, Access
 if TYPE_CHECKING:
     import uvicorn
 
+    from karat.systems.live import LiveRetrievers
     from karat.web.connections import Limits
     from karat.web.guard import Patience
     from karat.web.page_workers import PageWorkers
@@ -73,6 +74,7 @@ def made_server(
     patience: Patience | None = None,
     workers: PageWorkers | None = None,
     prefix: str = "",
+    live: LiveRetrievers | None = None,
 ) -> uvicorn.Server:
     """Creates the server of `karat serve`. `limits`, `patience`: how slow clients may be; `prefix`: of all paths."""
     import uvicorn
@@ -84,7 +86,7 @@ def made_server(
     own, connections = limits or Limits(), None if limits else _room_for_connections()
     if connections is not None and connections < own.connections:
         own = replace(own, connections=connections, each=max(connections * 3 // 4, 1))
-    app = create_app(store, access, desk, patience, workers)
+    app = create_app(store, access, desk, patience, workers, live)
     config = uvicorn.Config(
         Under(app, prefix) if prefix else app,
         http=connection_class(own),

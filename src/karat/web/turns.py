@@ -13,9 +13,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 UPLOAD = ("POST", "/api/v1/runs")
 # Concurrent requests per kind. Where responses are quick there are more slots than cores: a slot is only passed on when
 # the event loop comes round, which takes 30 ms if a hundred readers ask for cached pages.
-_LIGHT_READS, _READS, _READS_APART, _WRITES, _HEAVY, _UPLOADS, _LOG_INS, _DOWNLOADS = 8, 3, 16, 4, 2, 2, 2, 2
+_LIGHT_READS, _READS, _READS_APART, _WRITES, _HEAVY, _UPLOADS, _LOG_INS, _DOWNLOADS, _ASKED = 8, 3, 16, 4, 2, 2, 2, 2, 4
 _LIGHT = re.compile(r"/api/v1/(runs|pins|choices|trend|runs/[^/]+(/judgements|/segments)?)|/static/.*|/pins")
 _FILES = re.compile(r"/runs\.csv|/compare\.csv|/runs/[^/]+/queries\.csv")  # sent while they are made
+_HEAVY_PATHS = ("/compare", "/desk/new", "/api/v1/desk/pools")
+_LIVE = ("/try", "/api/v1/try")  # retrievers may be slow, and nothing else should wait for them
 _HEAVY_ENDS = ("/export", "/result", "/agreement", "/calibration")
 
 
@@ -85,6 +87,7 @@ class Lanes:
             Turns(n) for n in (_LIGHT_READS, _READS_APART if apart else _READS, _WRITES, _HEAVY)
         )
         self._uploads, self._log_ins, self._downloads = Turns(_UPLOADS), Turns(_LOG_INS), Turns(_DOWNLOADS)
+        self._asked = Turns(_ASKED)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -114,11 +117,15 @@ class Lanes:
             return self._uploads
         if method == "POST" and path == "/login":
             return self._log_ins
+        if path in _LIVE:
+            return self._asked
+        if path in _HEAVY_PATHS:
+            return self._heavy
         if method not in ("GET", "HEAD"):
             return self._writes
         if _FILES.fullmatch(path):
             return self._downloads
-        if path == "/compare" or path.endswith(_HEAVY_ENDS):
+        if path.endswith(_HEAVY_ENDS):
             return self._heavy
         return self._light if _LIGHT.fullmatch(path) else self._reads
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -34,7 +34,8 @@ _NO_WORD_SEARCH = (
 )
 
 
-def query_page(store: Store, request: Request) -> Response:
+def query_page(store: Store, request: Request, grading: Callable[[str, str], Any] | None = None) -> Response:
+    """`grading`: what whoever may label sees of a run and a query."""
     choices = store.choices()
     names = [name for name in request.query_params.getlist("run") if name]
     if len(names) > MOST_SIDES:
@@ -63,6 +64,7 @@ def query_page(store: Store, request: Request) -> Response:
         shown=columns,
         rows=[(point, score_cells(point.scores, columns)) for point in found.points],
         links=[("Older runs", link("/query", request, after=found.after))] if found.after else [],
+        grading=None if grading is None or not runs else grading(runs[-1].id, asked.query_id),
         sections=[
             *place([*hits, Section("rank", "Rank over time", _rank_blocks(found))]),
             *([Placed("runs", "In each run")] if found.points else []),
