@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from karat.data.gold import Gold
-from karat.errors import KaratError
+from karat.errors import KaratError, UnknownName
 from karat.files.safe_parquet import ParquetSource
 from karat.formats.read import read_gold
 from karat.history.hits import QueryRecord
@@ -76,7 +76,9 @@ def effect_of(
 ) -> LabelEffect:
     """`labels`: of people, for any queries. Where they disagree without a majority, there is no grade."""
     row = store.row(run_id)
-    names = list(metrics) or [str(metric) for metric in leading([row])[:METRICS]]
+    names = [str(parse_metric(metric)) for metric in metrics] or [str(metric) for metric in leading([row])[:METRICS]]
+    if unknown := next((name for name in names if name not in row.measures), None):
+        raise UnknownName("metric of this run", unknown, row.measures)
     by_query: dict[str, list[Label]] = {}
     for label in settle(gathered(list(labels), "labels")):
         if label.grade is not None:
@@ -107,8 +109,10 @@ def effect_of(
 
 
 def _mean(mean: float | None, n: int, name: str, scored: Mapping[str, _Scores]) -> float | None:
-    """The mean of a run after some of its queries were scored again."""
-    pairs = [scores[name] for scores in scored.values() if name in scores]
+    """The mean of a run after some of its queries were scored again; None if one of them cannot be."""
+    if any(name not in scores for scores in scored.values()):
+        return None
+    pairs = [scores[name] for scores in scored.values()]
     change = sum((after or 0.0) - (before or 0.0) for before, after in pairs)
     more = sum((after is not None) - (before is not None) for before, after in pairs)
     return None if n + more < 1 else ((mean or 0.0) * n + change) / (n + more)

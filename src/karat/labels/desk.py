@@ -81,7 +81,7 @@ class PoolAtDesk:
     def __init__(self, name: str, entries: Sequence[PoolEntry], log: Callable[[], LabelLog]) -> None:
         self.name = name
         self.given: Sequence[PoolEntry] = entries
-        self.log = log  # of its labels
+        self.log: Callable[[], LabelLog] = log  # of its labels
         self.entries: dict[Key, PoolEntry] = by_key(entries)
         self.queries: int = len({key.query for key in self.entries})
         self.order: Callable[[str], dict[Key, PoolEntry]] = lru_cache(_ORDERS)(self._order)
@@ -111,7 +111,7 @@ class Desk:
         folder: DeskFolder | None = None,
     ) -> None:
         self.highest = highest
-        self.folder = folder
+        self.folder: DeskFolder | None = folder
         self._log, self._lock = log, Lock()
         self._listed = {name: PoolAtDesk(name, entries, self._given_log) for name, entries in (pools or {}).items()}
         self._own: dict[str, PoolAtDesk] = {}
@@ -235,7 +235,7 @@ class Desk:
 
     def undo_seen(self, pool: PoolAtDesk, annotator: str, pair: Key | None = None) -> Label:
         """Undo a label that was given with the ranking in sight: of one pair, or the annotator's last one. A label of a
-        pool stays, since nobody could give it again without having seen the ranking."""
+        pool stays: its annotator has now seen the ranking and could not give it again."""
         with self._lock:
             log = pool.log()
             own = [

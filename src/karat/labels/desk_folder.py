@@ -54,7 +54,7 @@ class DeskFolder:
 
     def __init__(self, path: str | os.PathLike[str], *, highest: int = 2) -> None:
         self.path: Path = Path(path)
-        self.highest = highest
+        self.highest: int = highest
         self.problems: dict[str, str] = {}  # files of pools that cannot be read
         self._lock = RLock()
         self._log: LabelLog | None = None

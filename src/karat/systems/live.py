@@ -55,7 +55,8 @@ class LiveRetrievers:
             raise ConfigError("the time limit must be above 0", code="bad-setting", got=timeout)
         if len(specs) > MOST_NAMED:
             raise ConfigError("too many retrievers", code="bad-setting", expected=f"at most {MOST_NAMED}")
-        self.timeout, self._corpus = timeout, corpus
+        self.timeout: float = timeout
+        self._corpus = corpus
         self._retrievers: dict[str, Retriever] = {name: make_retriever(spec) for name, spec in specs.items()}
         self._free = {name: BoundedSemaphore(_AT_ONCE) for name in specs}
         self._texts = Texts(corpus, {}, DocRule("#"))

@@ -181,6 +181,7 @@ def grading_of(visit: Visit, run: str, query_id: str, back: str) -> dict[str, An
         text = _passage(record.query or "", hit.text, None if language is None else str(language))
         hits.append(GradedHit(hit, mark_of(Key(query_id, hit.id)), text, label, said))
     return {
+        "problem": None,
         "visit": visit,
         "run": query.run_id,
         "query_id": query_id,

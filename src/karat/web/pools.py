@@ -26,6 +26,7 @@ from karat.web.rules import RoleRoute
 
 _RUNS = 50  # newest runs to choose from
 _LIMIT = 200  # pairs, by default
+_FIRST = {"run": "", "other": "", "metric": "", "k": "10", "limit": str(_LIMIT)}
 _CHOICES = [
     ("unjudged", "Hits of a run that are not judged yet"),
     ("disagreement", "Unjudged hits that only one of two runs has"),
@@ -151,7 +152,7 @@ def new_page(visit: Visit, request: Request, form: Form) -> Response:
         visit,
         "pool_new.html",
         "New pool",
-        given={"choice": "queries" if queries else "unjudged", "k": "10", "limit": str(_LIMIT), **given},
+        given={**_FIRST, "choice": "queries" if queries else "unjudged", **given},
         queries=queries,
         choices=_CHOICES,
         runs=_runs(visit.store, [given.get("run", ""), given.get("other", "")]),
