@@ -15,6 +15,7 @@ from browsing import follow, wait_until
 from logins import access_of
 from playwright.sync_api import Browser, Page
 
+from karat.history.queries import scores_of
 from karat.history.store import Store
 from karat.labels.desk import Desk, open_desk
 from karat.labels.files import read_labels
@@ -187,3 +188,42 @@ def test_every_page_looks_right_whatever_the_texts(browser: Browser, hostile: st
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             found = Axe().run(page).response["violations"]
             assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == []
+
+
+def test_a_pool_and_grades_by_the_keyboard(tab: Page, demo: Any, serving: Any, tmp_path: Path) -> None:
+    """From counting pairs to a pool, then grades on the page of a query: with keys only, wide and narrow."""
+    run = demo.find("main")
+    query = scores_of(demo, run, limit=1).rows[0].query_id
+    with open_desk([], None, folder=tmp_path / "desk") as desk, serving(demo, Access(), desk) as site:
+        tab.context.add_cookies([{"name": "karat_annotator", "value": "ann", "url": site.url}])
+        tab.goto(f"{site.url}/desk/new?run={run}&choice=queries&query={query}")
+        tab.focus("button[name=count]")
+        with tab.expect_navigation():
+            tab.keyboard.press("Enter")
+        _is_accessible(tab, 1280)
+        tab.focus("input[name=name]")
+        tab.keyboard.type("first")
+        with tab.expect_navigation():
+            tab.keyboard.press("Enter")
+        assert list(desk.pools) == ["first"]
+        tab.goto(f"{site.url}/query?query_id={query}&run={run}")
+        tab.wait_for_selector(".with-keys")
+        for key, labels in (("j", 0), ("2", 1), ("0", 2), ("k", 2), ("u", 1), ("n", 1)):
+            tab.keyboard.press(key)
+            wait_until(tab, "n => document.querySelectorAll('.yours').length === n", labels)
+        tab.keyboard.type("2 s")  # a note, no grades
+        tab.keyboard.press("Escape")
+        tab.keyboard.press("1")
+        wait_until(tab, "document.querySelectorAll('.yours').length === 2")
+        assert tab.locator("table.effect tbody tr").count() > 0
+        assert [(x.grade, x.saw, x.note) for x in desk.people()] == [(2, "ranking", None), (1, "ranking", "2 s")]
+        _is_accessible(tab, 1280)
+        tab.emulate_media(color_scheme="dark")
+        tab.set_viewport_size({"width": 390, "height": 900})
+        _is_accessible(tab, 390)
+
+
+def _is_accessible(tab: Page, width: int) -> None:
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    found = Axe().run(tab, options={"resultTypes": ["violations"]}).response["violations"]
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == []

@@ -9,15 +9,21 @@ from typing import Any
 
 import karat
 from golden import check
+from karat.history.pool_selection import refuse_too_many
 from karat.labels.desk import open_desk
-from karat.labels.files import Key
+from karat.labels.desk_folder import DeskFolder, PoolNotes
+from karat.labels.files import Key, PoolEntry, read_labels
+from karat.labels.labelled_gold import blind_labels
+from karat.systems.live import LiveRetrievers
 from karat.web.access import Access, read_token, read_users, user_line
 from karat.web.labels import Visit, refuse_hints
+from karat.web.pools import folder_of
 from karat.web.proxy import checked_prefix, read_proxy
 from karat.web.server import listen
 from wording import Transcript, file, refusals, words_of
 
 NO_STORE: Any = None
+SEEN = '{"query_id": "q", "chunk_id": "c", "grade": 2, "annotator": "ann", "saw": "ranking"}\n'
 
 
 def words(content: bytes, whole: bool = False) -> str:
@@ -165,6 +171,13 @@ def test_errors_of_serving(tmp_path: Path) -> None:
             other.listen()
             listen("127.0.0.1", other.getsockname()[1], Access())
 
+    def closed() -> None:
+        folder = DeskFolder("desk")
+        folder.add_pool("first", [PoolEntry(query_id="q", chunk_id="c")], PoolNotes())
+        folder.set_closed("first", True, "ada")
+        with open_desk([], None, folder="desk") as desk:
+            desk.give(desk.pools["first"], "ann", Key("q", "c"), 1)
+
     groups = {
         "Access": {
             "a port that is taken": taken,
@@ -187,7 +200,26 @@ def test_errors_of_serving(tmp_path: Path) -> None:
             "a second grade": labelled(lambda desk, pool: [desk.give(pool, "ann", Key("q", "c"), g) for g in (1, 2)]),
             "nothing to undo": labelled(lambda desk, pool: desk.undo(pool, "ann")),
             "what would be a hint": labelled(lambda desk, pool: refuse_hints(Visit(NO_STORE, desk, "ann"), pool)),
+            "a pool that was given": labelled(lambda desk, pool: desk.in_folder(pool.name)),
+            "a server without a desk": labelled(lambda desk, pool: folder_of(desk)),
             "labels of a person as a judge's": served(["pool.jsonl"], "labels.jsonl", ["judge.jsonl"]),
+        },
+        "The desk": {
+            "a file for a folder": lambda: DeskFolder(file("desk", "x")),
+            "notes that are not": lambda: DeskFolder(Path(file("desk/desk.json", "[]")).parent),
+            "queries that are not": lambda: DeskFolder(Path(file("desk/queries.jsonl", "[]\n")).parent).add_query(
+                "x", {}
+            ),
+            "a name that cannot be": lambda: DeskFolder("desk").add_pool("../x", [], PoolNotes()),
+            "a name that is taken": lambda: [DeskFolder("desk").add_pool("x", [], PoolNotes()) for _ in "ab"],
+            "a pool that is closed": closed,
+            "labels that all saw the ranking": lambda: blind_labels(read_labels(file("seen.jsonl", SEEN))),
+            "more pairs than a pool may have": lambda: refuse_too_many(20_000),
+        },
+        "Live queries": {
+            "no corpus": lambda: LiveRetrievers({"words": "bm25"}),
+            "an empty question": lambda: LiveRetrievers({"mine": lambda query, k: []}).ask(["mine"], " "),
+            "an unknown retriever": lambda: LiveRetrievers({"mine": lambda query, k: []}).ask(["http://x"], "?"),
         },
     }
     check("wording/errors_serving.txt", refusals(groups, tmp_path))

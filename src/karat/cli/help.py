@@ -39,6 +39,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Extra labels": (*("labels", "gold_labels", "calibration", "bounds", "pool", "borrow", "max_grade", "gold_scale"),),
     "Statistics": ("level", "method", "resamples", "seed", "cluster"),
     "Output": ("outputs", "as_json", "brief", "explain", "quiet", "save", "tags", "places", "send_on", "trusted"),
+    "Desk": ("desk_folder", "retrievers"),
     "Alerts": ("alerts", "kinds", "branches", "public_url"),
     "Access": (
         "token_file",

@@ -76,7 +76,8 @@ def effect_of(
 ) -> LabelEffect:
     """`labels`: of people, for any queries. Where they disagree without a majority, there is no grade."""
     row = store.row(run_id)
-    names = [str(parse_metric(metric)) for metric in metrics] or [str(metric) for metric in leading([row])[:METRICS]]
+    usual = [str(metric) for metric in leading([row]) if not metric.needs_hits][:METRICS]
+    names = [str(parse_metric(metric)) for metric in metrics] or usual
     if unknown := next((name for name in names if name not in row.measures), None):
         raise UnknownName("metric of this run", unknown, row.measures)
     by_query: dict[str, list[Label]] = {}

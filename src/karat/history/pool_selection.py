@@ -85,11 +85,15 @@ def choose_pairs(store: Store, asked: PoolSelection, labelled: Container[Key] = 
     rng = np.random.default_rng(0)
     by_hand = asked.choice in ("changed", "queries")
     picked, probability = (left[: asked.limit], None) if by_hand else choose(left, None, asked.limit, rng)
-    if len(picked) > MOST_PAIRS:
-        hint = f"set a limit of at most {MOST_PAIRS:,}"
-        raise ConfigError(f"too many pairs: {len(picked):,}", code="too-many-pairs", field="limit", hint=hint)
+    refuse_too_many(len(picked))
     entries = _entries(store, runs, shuffled(picked, rng), probability)
     return PoolPairs(entries, len(left), len(pairs) - len(left), source)
+
+
+def refuse_too_many(pairs: int) -> None:
+    if pairs > MOST_PAIRS:
+        hint = f"set a limit of at most {MOST_PAIRS:,}"
+        raise ConfigError(f"too many pairs: {pairs:,}", code="too-many-pairs", field="limit", hint=hint)
 
 
 def _changed(store: Store, runs: list[str], metric: str | None) -> list[str]:

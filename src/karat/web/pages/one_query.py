@@ -54,6 +54,7 @@ def query_page(store: Store, request: Request, grading: Callable[[str, str], Any
     found = query_over_time(store, asked.query_id, asked.filter(), limit=asked.limit, after=asked.after)
     columns = _metrics(store, found.points)
     hits = _of_runs(store, runs, asked.query_id) if runs else _of_failed(store, found, asked)
+    graded = None if grading is None or not runs else grading(runs[-1].id, asked.query_id)
     return page(
         "query.html",
         f"Query {found.query_id}",
@@ -64,9 +65,10 @@ def query_page(store: Store, request: Request, grading: Callable[[str, str], Any
         shown=columns,
         rows=[(point, score_cells(point.scores, columns)) for point in found.points],
         links=[("Older runs", link("/query", request, after=found.after))] if found.after else [],
-        grading=None if grading is None or not runs else grading(runs[-1].id, asked.query_id),
+        grading=graded,
         sections=[
             *place([*hits, Section("rank", "Rank over time", _rank_blocks(found))]),
+            *([Placed("grade", "Grade the hits")] if graded else []),
             *([Placed("runs", "In each run")] if found.points else []),
         ],
     )
