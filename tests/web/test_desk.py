@@ -146,6 +146,8 @@ def test_a_pool_from_counting_to_closing(app: Any, folder: Path) -> None:
     opened = ada.put("/api/v1/pools/renamed", json={"closed": False, "assigned": []}).json()
     assert (opened["notes"].get("closed_at"), opened["notes"].get("assigned", [])) == (None, [])
     assert ada.delete("/api/v1/pools/renamed/labels/last").json()["grade"] == 2
+    changes = [one["action"].removesuffix(" pool") for one in ada.get("/api/v1/audit").json()["entries"]]
+    assert changes[:6] == ["open", "assign", "close", "rename", "make", "make"]
 
 
 @pytest.mark.parametrize("name", ["", "..", "../x", "a/b", ".hidden", "-x", "x" * 61, "a b", HOSTILE, "a\u0000b"])

@@ -93,6 +93,7 @@ def keep_query(visit: Visit, asked: KeptQuery) -> NewQuery:
         for item, grade in asked.grades.items()
     ]
     visit.desk.add_labels(labels)
+    visit.store.log("keep query", query_id)
     return NewQuery(query_id)
 
 

@@ -11,13 +11,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from karat.errors import ConfigError, InputError, KaratError
+from karat.history.audit import whoever
 from karat.history.pool_selection import MOST_PAIRS, PoolPairs, PoolSelection, choose_pairs
 from karat.history.report import minute
 from karat.history.store import Store, short
 from karat.labels.desk import Desk, PoolAtDesk, checked_name
 from karat.labels.desk_folder import MOST_ASSIGNED, DeskFolder, PoolNotes, checked_pool_name
 from karat.labels.files import now
-from karat.web.access import VISITOR, Role
+from karat.web.access import Role
 from karat.web.endpoints import Endpoint
 from karat.web.guard import DESK, LABELS
 from karat.web.labels import Form, Page, PoolState, Visit, page_routes, pool_state
@@ -67,7 +68,7 @@ class MadePool(msgspec.Struct, frozen=True):
 
 def who(visit: Visit) -> str:
     """The visitor in notes about pools."""
-    return visit.name or ("token" if VISITOR.get() == "" else "someone on this machine")
+    return visit.name or whoever()
 
 
 def folder_of(desk: Desk) -> DeskFolder:
@@ -93,6 +94,7 @@ def make_pool(visit: Visit, asked: NewPool) -> MadePool:
     if name is not None:
         notes = PoolNotes(made_by=who(visit), made_at=now(), source=found.source, assigned=assigned)
         folder.add_pool(name, found.entries, notes)
+        visit.store.log("make pool", f"{name}: {found.source}")
     return MadePool(
         name, len(found.entries), found.queries, found.found, found.labelled, found.without_text, found.source
     )
@@ -106,11 +108,14 @@ def change_pool(visit: Visit, pool: PoolAtDesk, asked: PoolChange) -> PoolState:
         if checked_pool_name(asked.name) in visit.desk.pools:
             raise ConfigError(f"there is already a pool {asked.name}", code="pool-exists", hint="choose another name")
         folder.rename(name, asked.name)
+        visit.store.log("rename pool", f"{name} → {asked.name}")
         name = asked.name
     if assigned is not None:
         folder.change(name, assigned=assigned)
+        visit.store.log("assign pool", f"{name}: {', '.join(assigned) or 'no one'}")
     if asked.closed is not None and asked.closed != visit.desk.notes(name).closed:
         folder.set_closed(name, asked.closed, who(visit))
+        visit.store.log("close pool" if asked.closed else "open pool", name)
     return pool_state(visit.desk, visit.desk.pools[name])
 
 
