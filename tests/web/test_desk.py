@@ -373,3 +373,24 @@ def test_what_cannot_be_tried_or_kept(live: TestClient, folder: Path) -> None:
     ):
         assert live.post("/api/v1/desk/queries", json={**kept, **change}).status_code == 400
     assert not (folder / "queries.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--retriever", "bm25"), "bad-setting"),
+        (("--retriever", "a/b=bm25"), "bad-setting"),
+        (("--retriever", "x=bm25", "--retriever", "x=random"), "duplicate-value"),
+        (("--retriever", "x=bm25"), "no-corpus"),
+        (("--retriever", "x=nonsense"), "unknown-retriever"),
+        (("--retriever", "x=bm25", "--corpus", "none.jsonl"), "no-such-file"),
+        (("--desk", "file"), "not-a-folder"),
+    ],
+)
+def test_what_cannot_be_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, karat_refuses: Any, options: tuple[str, ...], code: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("")
+    assert karat_refuses("serve", "--port", "0", *options).code == code
+    assert not Path(".karat").exists()

@@ -190,17 +190,18 @@ def read_record(connection: Connection, run_id: str, query_id: str, *, texts: bo
     return part.record(query_id, read_texts(connection, part.keys_of(query_id)) if texts else {})
 
 
-def all_records(connection: Connection, run_id: str) -> Iterator[QueryRecord]:
-    """Every query of a run, without texts; nothing if the run does not keep its hits."""
+def all_hits(connection: Connection, run_id: str) -> Iterator[tuple[str, list[tuple[str, float | None]]]]:
+    """Every query of a run, with id and grade of its hits in order; nothing if the run does not keep its hits."""
     last = connection.execute("SELECT max(part) FROM hits WHERE run_id = ?", (run_id,)).fetchall()[0][0]
     statement = "SELECT content, keys FROM hits WHERE run_id = ? AND part = ?"
     for number in range(0 if last is None else last + 1):
         for content, keys in connection.execute(statement, (run_id, number)).fetchall():
             part = _QueryPart(StoredPart(bytes(content), bytes(keys)), f"run {run_id[:10]}")
-            for query_id in part.part.queries:
-                record = part.record(query_id, {})
-                assert record is not None
-                yield record
+            hits = part.lists[0]
+            assert hits is not None
+            listed = list(zip(hits.names(), _nullable(hits.second), strict=True))
+            for query_id, (low, high) in zip(part.part.queries, pairwise(hits.ends.tolist()), strict=True):
+                yield query_id, listed[low:high]
 
 
 class _Ordered:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterator
 from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
 
 from karat.errors import ConfigError, InputError
-from karat.history.hits import QueryRecord, all_records, has_hits, read_record
+from karat.history.hits import QueryRecord, all_hits, has_hits, read_record
 from karat.history.queries import side_by_side
 from karat.history.report import leading
+from karat.history.statements import Connection
 from karat.history.store import Store, short
 from karat.labels.files import Key, Origin, PoolEntry
 from karat.labels.influence import FoundPair
@@ -111,19 +112,21 @@ def _found(store: Store, runs: list[str], k: int, wanted: list[str] | None) -> l
             if not has_hits(connection, run):
                 what = f"the run {short(run)} does not keep the hits of every query"
                 raise InputError(what, code="no-hits", hint="save it again: karat eval … --save")
-            records: Iterable[QueryRecord | None] = (
-                all_records(connection, run)
-                if wanted is None
-                else (read_record(connection, run, query, texts=False) for query in wanted)
-            )
-            for record in records:
-                for hit in () if record is None else record.hits[:k]:
-                    assert record is not None
-                    own = by_query.setdefault(record.query_id, {})
-                    pair = own.setdefault(hit.id, FoundPair(record.query_id, hit.id, {}))
-                    pair.ranks[run] = hit.rank
-                    pair.grade = hit.grade if pair.grade is None else pair.grade
+            for query, hits in all_hits(connection, run) if wanted is None else _hits_of(connection, run, wanted):
+                own = by_query.setdefault(query, {})
+                for rank, (item, grade) in enumerate(hits[:k], 1):
+                    pair = own.get(item) or own.setdefault(item, FoundPair(query, item, {}))
+                    pair.ranks.setdefault(run, rank)
+                    pair.grade = grade if pair.grade is None else pair.grade
     return [p for own in by_query.values() for p in sorted(own.values(), key=lambda p: (min(p.ranks.values()), p.item))]
+
+
+def _hits_of(
+    connection: Connection, run: str, queries: list[str]
+) -> Iterator[tuple[str, list[tuple[str, float | None]]]]:
+    for query in queries:
+        if (record := read_record(connection, run, query, texts=False)) is not None:
+            yield query, [(hit.id, hit.grade) for hit in record.hits]
 
 
 def _entries(store: Store, runs: list[str], pairs: list[FoundPair], probability: float | None) -> list[PoolEntry]:
