@@ -86,6 +86,15 @@ def test_the_judge_that_was_made_is_found(made: Made) -> None:
         assert row.gold_only < truth < row.gold_plus_judge
 
 
+def test_labels_given_with_the_ranking_in_sight_do_not_count(made: Made) -> None:
+    lines = [json.loads(line) for line in Path(made.human).read_text().splitlines()]
+    seen = made.write("seen", [{**line, "saw": "ranking"} if at % 2 else line for at, line in enumerate(lines)])
+    blind = made.write("blind", lines[::2])
+    found, alone = (karat.labels.calibrate(made.judge, human, sampling=QUICK) for human in (seen, blind))
+    assert (found.overall, len(found.notes)) == (alone.overall, len(alone.notes) + 1)
+    assert read_labelling([made.judge], seen).human == read_labelling([made.judge], blind).human
+
+
 def test_by_segment_and_by_system(made: Made) -> None:
     found = karat.labels.calibrate(
         made.judge, made.human, gold=made.gold, runs=[BM25], segments=["language"], sampling=QUICK
