@@ -117,6 +117,7 @@ def test_what_the_readme_calls_the_core_starts_without_any_extra(folder: Path) -
         "eval sweep": (few, "-g", gold),
         "eval power": (few, "-g", gold),
         "eval triage": (few, "-g", gold),
+        "eval tune": (few, "-g", gold),
         "gate selftest": (few, "-g", gold, "--gate", "recall@5 >= 0.1"),
         "labels pool": (few, "-g", gold, "-o", "pooled.jsonl"),
         "labels merge": ("human.csv", "-g", gold, "-o", "gold_v2.jsonl"),

@@ -18,6 +18,7 @@ from karat.formats.layout import LISTS, Layout
 from karat.formats.parquet import joined, streamed, whole_queries
 from karat.formats.run_log import RunLog
 from karat.scoring.doubts import SeenScores
+from karat.scoring.metrics.forbidden import RuleUse
 from karat.scoring.name_watch import SeenNames
 from karat.scoring.one_pass import Golds, Kernel, Part, PassRequest
 from karat.scoring.table import TablePart
@@ -256,7 +257,7 @@ def unpack(packed: bytes) -> Part:
         raise InputError(**said["error"])
     views, lists, hashes = said.pop("views"), said.pop("lists"), said.pop("hashes")
     opened, returned = said.pop("opened"), said.pop("returned")
-    names, slopes, tops = said.pop("names"), said.pop("slopes"), said.pop("tops")
+    names, slopes, tops, used = (said.pop(name) for name in ("names", "slopes", "tops", "rule_use"))
     part = Part(tables={}, audits={}, **said)
     for plain, table, audit, values, votes in views:
         view = msgspec.convert(plain, View)
@@ -273,6 +274,7 @@ def unpack(packed: bytes) -> Part:
         tops=None if tops is None else Rankings(tops[0].reshape(rows, -1), tops[1].reshape(rows, -1), tops[2]),
         names=msgspec.convert(names, SeenNames | None),
         slopes=msgspec.convert(slopes, SeenScores | None),
+        rule_use=msgspec.convert(used, RuleUse),
     )
 
 
