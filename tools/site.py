@@ -121,7 +121,7 @@ def commands() -> str:
         "Every command, and every option with an address of its own. `karat COMMAND --help` shows the same.",
     ]
     for name, command in every_command().items():
-        with click.Context(command, info_name=name) as context:
+        with click.Context(command, info_name=name, help_option_names=["-h", "--help"]) as context:
             parts += list(_command(tuple(name.split()), command, context))
     return "\n\n".join(parts) + "\n"
 

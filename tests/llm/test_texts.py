@@ -91,7 +91,7 @@ def test_anything_is_read_without_an_error(text: str) -> None:
 def test_no_answer_takes_long(text: str) -> None:
     started = time.process_time()
     answers_in(text, "a")
-    assert time.process_time() - started < 1.0
+    assert time.process_time() - started < 5.0  # a slow way would take minutes
 
 
 def test_a_file_that_is_no_cache_is_refused(tmp_path: Any) -> None:

@@ -203,6 +203,8 @@ def typed_in(command: str) -> tuple[int, str]:
 def _in_process(words: list[str], script: bool = False) -> tuple[int, str]:
     from karat.cli.main import main
 
+    for file in Path().glob("*.py"):  # other tests have modules of the same name
+        sys.modules.pop(file.stem, None)
     with patch.object(sys, "argv", words), _captured() as stream:
         try:
             if script:
@@ -310,7 +312,8 @@ def unknown(words: Iterable[str]) -> list[str]:
     if name is None:
         return [f"no command {given[0] if given else ''}"]
     command = known[name]
-    with click.Context(command, info_name=name) as context:
+    # Click keeps the help option of a command, so it has to be the same as on the command line.
+    with click.Context(command, info_name=name, help_option_names=["-h", "--help"]) as context:
         options = {o for one in command.get_params(context) for o in (*one.opts, *one.secondary_opts)}
     asked = [word.partition("=")[0] for word in given[len(name.split()) :] if re.match(r"--[a-z]", word)]
     return [f"no option {word}" for word in asked if word not in options | {"--trust-config", "--help"}]
