@@ -34,7 +34,7 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many there are, for files of any size in small blocks."""
     found = [1]
     monkeypatch.setattr(ahead, "_cores", lambda: found[0])
-    monkeypatch.setattr(base, "_LARGE", 0)
+    monkeypatch.setattr(base, "LARGE", 0)
     monkeypatch.setattr(records, "_BATCH_BYTES", 2000)
     monkeypatch.setattr(trec, "_SMALL", 0)
     monkeypatch.setattr(trec, "_BLOCK", 2000)

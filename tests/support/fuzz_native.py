@@ -68,7 +68,9 @@ def fuzz(seconds: float, seed: int) -> str | None:
             return "no sanitizers"
         environment = {**os.environ, "KARAT_READER": str(made[0]), "LD_PRELOAD": made[1], "KARAT_PURE": "0"}
         environment["ASAN_OPTIONS"] = "detect_leaks=0:allocator_may_return_null=1"
-        command = [sys.executable, __file__, "--inside", "--seconds", str(seconds), "--seed", str(seed)]
+        environment["PYTHONMALLOC"] = "malloc"  # so that a read past the end of bytes is noticed
+        _write_tables(Path(folder))
+        command = [sys.executable, __file__, "--inside", folder, "--seconds", str(seconds), "--seed", str(seed)]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         return None if done.returncode == 0 else (done.stdout + done.stderr)[-4000:]
 
@@ -95,6 +97,30 @@ def _samples() -> list[bytes]:
     return [*(text.encode() for text in lines), trec.encode(), long.encode(), qrels.encode()]
 
 
+def _write_tables(folder: Path) -> None:
+    """Parquet files as several writers make them, with small pages."""
+    import polars as pl
+    import pyarrow.parquet as pq
+
+    rows = range(300)
+    frame = pl.DataFrame(
+        {
+            "query_id": [f"query {i // 7}" for i in rows],
+            "chunk_id": [f"d{i}é#{'x' * (i % 30)}" if i % 2 else f"doc_{i % 9}" for i in rows],
+            "score": [i / 7 for i in rows],
+            "rank": [i % 7 for i in rows],
+            "system": ["bm25"] * len(rows),
+        }
+    )
+    frame.write_parquet(folder / "polars.parquet", compression="snappy", row_group_size=120, data_page_size=200)
+    frame.write_parquet(folder / "plain.parquet", compression="uncompressed", row_group_size=100)
+    frame.write_parquet(folder / "zstd.parquet", compression="zstd", data_page_size=100)
+    table = frame.to_arrow()
+    for version in ("1.0", "2.0"):
+        where = folder / f"arrow{version}.parquet"
+        pq.write_table(table, where, data_page_version=version, use_dictionary=["chunk_id"], data_page_size=64)
+
+
 def _damaged(text: bytes, chance: random.Random) -> bytes:
     for _ in range(chance.randrange(4)):
         at = chance.randrange(len(text) + 1)
@@ -103,7 +129,34 @@ def _damaged(text: bytes, chance: random.Random) -> bytes:
     return text[: chance.randrange(len(text) + 1)] if chance.random() < 0.3 else text
 
 
-def inside(seconds: float, seed: int) -> int:
+def _damaged_table(content: bytes, chance: random.Random) -> bytes:
+    """Change some bytes, mostly of pages; their number stays the same, so that the footer still fits."""
+    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    changed = bytearray(content)
+    for _ in range(chance.randrange(1, 6)):
+        at = chance.randrange(end if chance.random() < 0.8 else len(content))
+        changed[at] = chance.choice((0, 1, 127, 128, 255, changed[at] ^ 1 << chance.randrange(8)))
+    return bytes(changed)
+
+
+def _read_table(path: Path, content: bytes) -> None:
+    from karat.data.hits import Ungrouped
+    from karat.files.parquet_file import Unusual, table_of
+    from karat.formats.parquet_rows import query_rows
+
+    path.write_bytes(content)
+    table = table_of(path)
+    names = ("query_id", "chunk_id", "score", "rank", "system")
+    if table is None or not set(names) <= set(table.fields):
+        return
+    try:
+        for rows in query_rows(table, *names[:2], names[2:4], system="system", rows=64):
+            assert len(rows.ids) == rows.counts.sum()
+    except (Unusual, Ungrouped):
+        return
+
+
+def inside(folder: Path, seconds: float, seed: int) -> int:
     """How many blocks were read."""
     import karat.files.native as door
     from karat.data.hits import OTHER_LISTS
@@ -120,6 +173,9 @@ def inside(seconds: float, seed: int) -> int:
     json_lines.native = trec_rows.native = lambda: exactly  # type: ignore[assignment]
     chance, samples, until, count = random.Random(seed), _samples(), time.monotonic() + seconds, 0
     kinds = ((SlimRecord, _TOPK), (slim_record(frozenset(OTHER_LISTS)), _TOPK), (GoldEntry, ITEMS))
+    tables = [file.read_bytes() for file in sorted(folder.glob("*.parquet"))]
+    for content in tables:
+        _read_table(folder / "damaged", content)
     decoders = [RecordDecoder(struct, lists=lists) for struct, lists in kinds]  # type: ignore[type-var]
     while time.monotonic() < until:
         block = _damaged(chance.choice(samples), chance)
@@ -132,6 +188,7 @@ def inside(seconds: float, seed: int) -> int:
         trec_rows.read_rows(block, columns=5, number=4)
         trec_rows.read_rows(block, columns=4, exactly=True, number=3)
         _look_up(block, chance)
+        _read_table(folder / "damaged", _damaged_table(chance.choice(tables), chance))
     return count
 
 
@@ -194,10 +251,10 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seconds", type=float, default=10)
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    options.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     asked = options.parse_args()
-    if asked.inside:
-        print(inside(asked.seconds, asked.seed), "blocks")  # noqa: T201
+    if asked.inside is not None:
+        print(inside(asked.inside, asked.seconds, asked.seed), "blocks")  # noqa: T201
         return
     sys.exit(fuzz(asked.seconds, asked.seed))
 

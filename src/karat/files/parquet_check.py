@@ -1,7 +1,7 @@
 """Checks the sizes in the headers of a Parquet file before anything is unpacked.
 
-Only the footer and the page headers are read (Thrift, compact protocol). They give the number of values and the
-unpacked size of every page. This is fast: there is about one header per megabyte.
+Only the footer and the page headers are read. They give the number of values and the unpacked size of every page. This
+is fast: there is about one header per megabyte.
 """
 
 from __future__ import annotations
@@ -9,18 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO
 
+from karat.files.thrift import STRUCT, DamagedParquet, Thrift
+
 _MAGIC = b"PAR1"
 _HEADER = 1 << 10  # bytes, enough for most page headers; longer ones are read again
 _LONGEST_HEADER = 16 << 20
-_DEEPEST = 32  # structs in structs
 _WIDTHS = (1, 4, 8, 12, 4, 8, 16, 16)  # bytes of a value in memory, by physical type
-# Types of the compact protocol
-_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT, _UUID = 1, 2, 3, 7, 8, 9, 10, 12, 13
-_NUMBERS = (4, 5, 6)
-
-
-class DamagedParquet(Exception):
-    """A file that contradicts itself."""
 
 
 def expanded_size(stream: IO[bytes], size: int) -> int:
@@ -41,31 +35,31 @@ def _expanded_size(stream: IO[bytes], size: int) -> int:
         raise DamagedParquet("the footer is larger than the file")
     stream.seek(start)
     total = 0
-    for chunk in _chunks(_Thrift(stream.read(size - 8 - start))):
+    for chunk in _chunks(Thrift(stream.read(size - 8 - start))):
         total += _chunk_size(stream, chunk, start)
     return total
 
 
-def _chunks(footer: _Thrift) -> Iterator[dict[int, int]]:
+def _chunks(footer: Thrift) -> Iterator[dict[int, int]]:
     """Yield the numbers of every column chunk, by field."""
     for field, kind in footer.fields():
         if field == 3 and footer.number(kind) < 0:
             raise DamagedParquet("the number of rows is negative")
         elif field == 4:
-            for _ in footer.items(kind, _STRUCT):
+            for _ in footer.items(kind, STRUCT):
                 yield from _row_group(footer)
         elif field != 3:
             footer.skip(kind)
 
 
-def _row_group(footer: _Thrift) -> Iterator[dict[int, int]]:
+def _row_group(footer: Thrift) -> Iterator[dict[int, int]]:
     for field, kind in footer.fields():
         if field != 1:
             footer.skip(kind)
             continue
-        for _ in footer.items(kind, _STRUCT):
+        for _ in footer.items(kind, STRUCT):
             for inner, type_ in footer.fields():
-                if inner == 3 and type_ == _STRUCT:
+                if inner == 3 and type_ == STRUCT:
                     yield footer.numbers()
                 else:
                     footer.skip(type_)
@@ -99,11 +93,11 @@ def _page_header(stream: IO[bytes], at: int, end: int) -> tuple[dict[int, int], 
     size = _HEADER
     while True:
         stream.seek(at)
-        reader = _Thrift(stream.read(min(size, end - at)))
+        reader = Thrift(stream.read(min(size, end - at)))
         try:
             found: dict[int, int] = {}
             for field, kind in reader.fields():
-                if field in (5, 8) and kind == _STRUCT:
+                if field in (5, 8) and kind == STRUCT:
                     found[-1] = reader.numbers().get(1, -1)
                 elif field in (2, 3):
                     found[field] = reader.number(kind)
@@ -114,103 +108,3 @@ def _page_header(stream: IO[bytes], at: int, end: int) -> tuple[dict[int, int], 
             if size >= min(end - at, _LONGEST_HEADER):
                 raise
             size *= 16
-
-
-class _Thrift:
-    """Reads the compact protocol. Raises IndexError past the end."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
-
-    def fields(self) -> Iterator[tuple[int, int]]:
-        """Yield number and type of each field of a struct; the caller reads or skips its value."""
-        field = 0
-        while head := self._byte():
-            kind, step = head & 15, head >> 4
-            field = field + step if step else self._zigzag()
-            yield field, kind
-
-    def numbers(self) -> dict[int, int]:
-        """Return the whole numbers of a struct by field."""
-        found = {}
-        for field, kind in self.fields():
-            if kind in _NUMBERS:
-                found[field] = self._zigzag()
-            else:
-                self.skip(kind)
-        return found
-
-    def number(self, kind: int) -> int:
-        if kind not in _NUMBERS:
-            raise DamagedParquet("a header has a value of another type")
-        return self._zigzag()
-
-    def items(self, kind: int, of: int) -> range:
-        """Iterate over the items of a list, which must have this type."""
-        if kind != _LIST:
-            raise DamagedParquet("a header has a value of another type")
-        count, inner = self._list()
-        if inner != of and count:
-            raise DamagedParquet("a header has a list of another type")
-        return range(count)
-
-    def skip(self, kind: int, depth: int = 0) -> None:
-        if depth > _DEEPEST:
-            raise DamagedParquet("a header is nested too deeply")
-        if kind in _NUMBERS:
-            self._varint()
-        elif kind == _BINARY:
-            self._leap(self._varint())
-        elif kind == _STRUCT:
-            for _, inner in self.fields():
-                self.skip(inner, depth + 1)
-        elif kind in (_LIST, _SET):
-            count, inner = self._list()
-            for _ in range(count):
-                if inner in (_TRUE, _FALSE):
-                    self._byte()
-                else:
-                    self.skip(inner, depth + 1)
-        elif kind == _DOUBLE:
-            self._leap(8)
-        elif kind == _BYTE:
-            self._byte()
-        elif kind == _UUID:
-            self._leap(16)
-        elif kind not in (_TRUE, _FALSE):  # no header of Parquet has a map
-            raise DamagedParquet("a header has a value of an unknown type")
-
-    def _list(self) -> tuple[int, int]:
-        head = self._byte()
-        count = head >> 4
-        if count == 15:
-            count = self._varint()
-        if count > len(self.data) - self.at:  # every item takes a byte at least
-            raise DamagedParquet("a header has a list that is longer than the file")
-        return count, head & 15
-
-    def _leap(self, size: int) -> None:
-        self.at += size
-        if self.at > len(self.data):
-            raise IndexError
-
-    def _byte(self) -> int:
-        found = self.data[self.at]
-        self.at += 1
-        return found
-
-    def _varint(self) -> int:
-        found = shift = 0
-        while True:
-            byte = self.data[self.at]
-            self.at += 1
-            found |= (byte & 127) << shift
-            if byte < 128:
-                return found
-            shift += 7
-            if shift > 63:
-                raise DamagedParquet("a header has a number that is too large")
-
-    def _zigzag(self) -> int:
-        found = self._varint()
-        return (found >> 1) ^ -(found & 1)

@@ -11,7 +11,8 @@ from typing import IO, Any
 
 from karat.files.child import answer_requests, pipes
 from karat.files.limits import EXPANSION, largest_content
-from karat.files.parquet_check import DamagedParquet, expanded_size
+from karat.files.parquet_check import expanded_size
+from karat.files.thrift import DamagedParquet
 
 DAMAGED, EXPANDS, REFUSED, GONE, NO_FILE = "damaged", "expands", "refused", "gone", "no-file"
 

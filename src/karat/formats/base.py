@@ -28,7 +28,7 @@ Lists = Literal["topk", "raw", "topk_original"]
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 1 << 16
 IR_DATASETS = "ir_datasets:"  # and the name of a dataset of that package, instead of a path
-_LARGE = 50 << 20  # bytes of a file from which on a thread reads ahead
+LARGE = 50 << 20  # bytes of a file from which on a thread reads ahead
 _STANDARD_INPUT = Path("/dev/stdin")
 KEPT = 32 << 20  # bytes of hits kept until it is clear whether queries come back
 
@@ -168,7 +168,7 @@ class Source:
     @property
     def reads_ahead(self) -> bool:
         """Whether it is large enough for a thread that reads ahead."""
-        return self.path.stat().st_size >= _LARGE
+        return self.path.stat().st_size >= LARGE
 
     @property
     def size(self) -> int | None:

@@ -201,10 +201,10 @@ class CheckedTable:
     def numbers(self, column: str | None, *, required: bool = False, with_nan: bool = False) -> Floats | None:
         """The column as finite numbers, NaN where it is empty; None if all of it is. `with_nan`: a NaN is empty, as
         pandas writes it."""
-        import polars as pl
-
         if column is None:
             return None
+        import polars as pl
+
         values = self.frame[column]
         if values.dtype in (pl.String, pl.Categorical, pl.Enum):
             values = values.cast(pl.String).str.strip_chars().replace("", None)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec.structs import replace
 
 from karat.data.audit import Audit
-from karat.data.hits import Hits, Run, Ungrouped
+from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run, Ungrouped
 from karat.data.ids import Seen
 from karat.errors import InputError
-from karat.formats.base import Begun
-from karat.formats.layout import LISTS, Layout, find_column, refuse_other_system
+from karat.files.native import native
+from karat.files.parquet_file import Unusual
+from karat.formats.ahead import read_ahead
+from karat.formats.base import LARGE, Begun
+from karat.formats.layout import LATENCY, LISTS, Layout, find_column, is_gold, plain_title, refuse_other_system
+from karat.formats.parquet_rows import ROWS, QueryRows, query_rows
 from karat.formats.table_file import Scan
 from karat.formats.table_run import FrameRun
 
 if TYPE_CHECKING:
     import polars as pl
 
-ROWS = 125_000  # of hits at a time
 _LISTS = 125  # the same for lists, until their length is known
 _LOOKED = 10_000
 # Approximate sizes in memory, used to split a table.
@@ -42,16 +46,79 @@ class ParquetRun(Run):
         self._begun: tuple[frozenset[str], Begun[pl.DataFrame]] | None = None  # read before a query came back
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
-        begun = Begun(self._frames(columns))
-        pieces = whole_queries(_kept(begun), self.label)
+        done: dict[str, Seen] = {}
+        start = yield from self._native_slices(columns, done)
+        begun = Begun(self._frames(columns, start))
+        pieces = whole_queries(_kept(begun), self.label, start)
         try:
-            yield from streamed(pieces, columns, audit, self.label, self._system, self._layout)
+            yield from streamed(pieces, columns, audit, self.label, self._system, self._layout, done)
         except Ungrouped:
-            self._begun = columns, begun
+            self._begun = (columns, begun) if start == self.scans[0].start else None
             raise
 
+    def _native_slices(self, columns: frozenset[str], done: dict[str, Seen]) -> Generator[Hits, None, int]:
+        """Slices by the native reader; returns the first row that is left for polars. `done`: queries by system."""
+        scan, at = self.scans[0], self.scans[0].start
+        wanted = self._native_columns(columns)
+        if wanted is None or scan.table is None:
+            return at
+        query, item, system, numbers = wanted
+        rows = query_rows(
+            scan.table, query, item, list(numbers.values()), system=system, start=at, stop=scan.stop, grouped=True
+        )
+        try:
+            for piece in read_ahead(rows) if scan.stop is None and scan.table.size >= LARGE else rows:
+                if done.setdefault(piece.system, Seen()).add_texts(piece.queries):
+                    raise Ungrouped
+                scan.note_parsed(len(piece.ids))
+                at += len(piece.ids)
+                if self._system in (None, piece.system):
+                    yield self._hits(piece, numbers)
+                del piece  # before the next is read
+        except Unusual:
+            pass
+        except Ungrouped:
+            if done:
+                raise
+            scan.note_parsed(min(ROWS, scan.height() - at), 1 / (2 + len(numbers)))
+        return at
+
+    def _hits(self, rows: QueryRows, numbers: dict[str, str]) -> Hits:
+        values = dict(zip(numbers, rows.numbers, strict=True))
+        return Hits(
+            system=rows.system,
+            queries=rows.queries,
+            offsets=np.append(0, np.cumsum(rows.counts)),
+            ids=rows.ids,
+            score=values.get("score"),
+            rank=values.get("rank"),
+            rowwise=True,
+            score_field=numbers.get("score"),
+        ).with_hashes(rows.hashed)
+
+    def _native_columns(self, columns: frozenset[str]) -> tuple[str, str, str | None, dict[str, str]] | None:
+        """The columns of query, item and system, and the numbers by role; None where polars must read."""
+        scan = self.scans[0]
+        table = scan.table
+        if len(self.scans) > 1 or scan.constants or table is None or native() is None:
+            return None
+        names = self._layout.picked(scan.names(), columns, scan.path)
+        stored = {role: name for name, role in names.items()}
+        roles = ("query_id", "chunk_id", "doc_id", "system", "score", "rank")
+        said = {role: stored[found] for role in roles if (found := find_column(stored, role)) is not None}
+        query, item = said.get("query_id"), said.get("chunk_id") or said.get("doc_id")
+        both = "chunk_id" in said and "doc_id" in said
+        others = {LATENCY, *OPTIONAL_COLUMNS} & set(stored)
+        if query is None or item is None or both or others or is_gold([plain_title(name) for name in stored]):
+            return None
+        numbers: dict[str, str] = {role: said[role] for role in ("score", "rank") if role in said}
+        texts = [name for name in (query, item, said.get("system")) if name is not None]
+        readable = all(table.reads(name, "text") for name in texts)
+        readable = readable and all(table.reads(name, "number") for name in numbers.values())
+        return (query, item, said.get("system"), numbers) if readable else None
+
     def may_say(self, column: str) -> bool:
-        return any(self._layout.may_say(scan.schema(), column) for scan in self.scans)
+        return any(self._layout.may_say(scan.names(), column) for scan in self.scans)
 
     def parts(self, least: int) -> list[Run] | None:
         """`least`: minimum bytes of a part."""
@@ -90,11 +157,13 @@ class ParquetRun(Run):
         whole._begun, self._begun = self._begun, None
         return whole
 
-    def _frames(self, columns: frozenset[str]) -> Iterator[pl.DataFrame]:
-        """Some rows at a time, about ROWS hits, with columns renamed to their roles."""
+    def _frames(self, columns: frozenset[str], start: int | None = None) -> Iterator[pl.DataFrame]:
+        """Some rows at a time, about ROWS hits, with columns renamed to their roles. `start`: of the first table."""
         for scan in self.scans:
+            at, stop, start = scan.start if start is None else start, scan.height(), None
+            if at >= stop > 0:
+                continue
             names = self._layout.picked(scan.schema(), columns, scan.path)
-            at, stop = scan.start, scan.height()
             size = self._rows or (_LISTS if LISTS in names.values() else ROWS)
             while at < stop:
                 frame = scan.rows(names, at, min(size, stop - at))
@@ -142,10 +211,11 @@ def streamed(
     label: str,
     system: str | None = None,
     layout: Layout | None = None,
+    done: dict[str, Seen] | None = None,
 ) -> Iterator[Hits]:
     """Pieces of whole queries, each with the number of its first row → slices; columns are named by role.
-    Raises Ungrouped where a query comes back."""
-    done: dict[str, Seen] = {}
+    Raises Ungrouped where a query comes back. `done`: queries that were read before, by system."""
+    done = {} if done is None else done
     for first, piece in pieces:
         for hits in FrameRun(piece, label, layout=layout, named=True, first=first).slices(columns, audit):
             if done.setdefault(hits.system, Seen()).add_texts(hits.queries):
@@ -157,10 +227,9 @@ def streamed(
     refuse_other_system(system, done, label)
 
 
-def whole_queries(frames: Iterable[pl.DataFrame], label: str) -> Iterator[tuple[int, pl.DataFrame]]:
+def whole_queries(frames: Iterable[pl.DataFrame], label: str, first: int = 0) -> Iterator[tuple[int, pl.DataFrame]]:
     """The same rows, cut where a query ends, with the number of the first row of each piece."""
     begun: list[pl.DataFrame] = []  # rows of one query, which may continue
-    first = 0
     for frame in frames:
         if not frame.height:
             continue

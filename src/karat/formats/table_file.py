@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from karat.errors import InputError, MissingExtra
+from karat.files.parquet_file import ParquetTable, table_of
 from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 from karat.formats.base import PARSED, Source
+from karat.formats.parquet_rows import QueryRows, query_rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -66,14 +68,26 @@ class Scan(msgspec.Struct, frozen=True, dict=True):
     start: int = 0
     stop: int | None = None
 
+    @cached_property
+    def table(self) -> ParquetTable | None:
+        """What the footer says of a file with one value per row and column; None for any other."""
+        found = None if self.delta else table_of(self.path)
+        return None if found is None or found.nested else found
+
     def schema(self) -> pl.Schema:
         import polars as pl
 
         schema: pl.Schema = self._read(lambda table: table.schema())
         return pl.Schema({**schema, **dict.fromkeys(self.constants, pl.String())})
 
+    def names(self) -> Mapping[str, Any]:
+        """The columns; the types of those with lists or objects."""
+        return self.schema() if self.table is None else dict.fromkeys([*self.table.fields, *self.constants])
+
     def height(self) -> int:
-        return self.stop if self.stop is not None else int(self._read(lambda table: table.height()))
+        if self.stop is not None:
+            return self.stop
+        return int(self._read(lambda table: table.height())) if self.table is None else self.table.height
 
     def note_parsed(self, rows: int, share: float = 1.0) -> None:
         """Count rows that were read; `share`: the share of columns."""
@@ -115,16 +129,23 @@ class ParquetColumns:
 
     def __init__(self, source: Source) -> None:
         self._scan = Scan(source.label)
-        self._schema = self._scan.schema()
         self.height: int = self._scan.height()
-        self.columns: list[str] = self._schema.names()
+        self.columns: list[str] = list(self._scan.names())
 
     def __getitem__(self, name: str) -> pl.Series:
         return self._scan.rows({name: name}, 0, self.height)[name]
 
+    def query_rows(self, query: str, item: str, numbers: list[str]) -> Iterator[QueryRows] | None:
+        """The rows of two columns of texts, and of numbers, by the native reader; None where polars must read."""
+        table = self._scan.table
+        if table is None or not all(table.reads(name, "text") for name in (query, item)):
+            return None
+        return query_rows(table, query, item, numbers) if all(table.reads(n, "number") for n in numbers) else None
+
     def pieces(self, names: list[str]) -> Iterator[tuple[int, pl.DataFrame]]:
         """Rows of some columns, each piece with the number of its first row. Numeric ids are checked over all rows."""
-        numbered = any(self._schema[name].is_float() for name in names)
+        schema = self._scan.schema()
+        numbered = any(schema[name].is_float() for name in names)
         size = self.height if numbered else _ROWS
         for at in range(0, self.height, max(size, 1)):
             yield at, self._scan.rows({name: name for name in names}, at, size)

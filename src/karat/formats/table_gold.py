@@ -14,9 +14,11 @@ from karat.data.ids import Bools, Floats, Ints, Packed
 from karat.data.packed_ids import PIECE, PackedIds, pack
 from karat.data.passages.passage import Passage
 from karat.errors import InputError
+from karat.files.parquet_file import Unusual
 from karat.formats.base import SWAPPED, Source
 from karat.formats.gold_records import TARGET_FIELD
 from karat.formats.layout import CheckedTable, Runs, grouped_rows, in_order, runs_of
+from karat.formats.parquet_rows import QueryRows
 from karat.formats.table_file import ParquetColumns, read_table
 
 if TYPE_CHECKING:
@@ -118,6 +120,14 @@ def _judgements(
     frame: pl.DataFrame | ParquetColumns, whole: CheckedTable, query: str, item: str, grade: str | None
 ) -> tuple[Runs, list[str] | Packed, Floats]:
     """Queries, items and grades, row by row."""
+    numbers = [] if grade is None else [grade]
+    rows = frame.query_rows(query, item, numbers) if isinstance(frame, ParquetColumns) else None
+    try:
+        found = [] if rows is None else list(rows)
+    except Unusual:
+        found = []
+    if found:
+        return _joined(found)
     names: list[str] = []
     sizes: list[Ints] = []
     ids, grades = PackedIds(whole.frame.height), np.ones(whole.frame.height)
@@ -140,6 +150,14 @@ def _judgements(
         if grade is not None:
             grades[first : first + piece.height] = table.numbers(grade, required=True)
     return (names, np.concatenate(sizes)), ids.ids, grades
+
+
+def _joined(found: list[QueryRows]) -> tuple[Runs, list[str] | Packed, Floats]:
+    names, counts = [name for rows in found for name in rows.queries], np.concatenate([rows.counts for rows in found])
+    ids, ones = PackedIds(int(counts.sum())), np.ones(int(counts.sum()))
+    for rows in found:
+        ids.add_packed(rows.ids)
+    return (names, counts), ids.ids, np.concatenate([rows.numbers[0] for rows in found]) if found[0].numbers else ones
 
 
 def _passages(table: CheckedTable, item: str, kind: int) -> tuple[list[Passage | None], list[str]]:
@@ -229,11 +247,10 @@ class _QueryFacts:
 
     def others(self) -> Iterator[tuple[str, list[Any]]]:
         """Every other column with one value per query, or one list of them."""
-        import polars as pl
+        known = ("k", "no_answer", "iteration", "q0")
+        for column in (name for name in self._columns if name.strip().lower() not in known):
+            import polars as pl
 
-        for column in self._columns:
-            if column.strip().lower() in ("k", "no_answer", "iteration", "q0"):
-                continue
             values = self._table.frame[column]
             kind = values.dtype
             listed = isinstance(kind, (pl.List, pl.Array)) and not getattr(kind, "inner", kind).is_nested()

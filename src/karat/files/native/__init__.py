@@ -1,4 +1,5 @@
-"""Loads the native library (json.c, trec.c, lists.c, blocks.c) on first use. Where there is none, plain Python reads.
+"""Loads the native library (json.c, trec.c, parquet.c, lists.c, blocks.c) on first use. Without it, Karat reads
+with plain Python.
 
 `KARAT_PURE=1` disables it. A library built from another source than the one next to it is ignored.
 """
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 LIBRARY = Path(__file__).with_name("_reader.so")
-_ABI = 5
+_ABI = 6
 _POINTER, _WHOLE = ctypes.c_void_p, ctypes.c_int64
 # Arguments and result of every function.
 _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
@@ -50,6 +51,13 @@ _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
     ),
     "karat_list_hashes": ([_POINTER, _POINTER, _POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER], None),
     "karat_matched": ([_POINTER, _WHOLE, _POINTER, _WHOLE, _WHOLE], _WHOLE),
+    "karat_snappy": ([_POINTER, _WHOLE, _POINTER, _WHOLE], _WHOLE),
+    "karat_page_next": ([_POINTER, _POINTER, _WHOLE, _POINTER], _WHOLE),
+    "karat_page_take": ([_POINTER, _POINTER, _POINTER, _POINTER, _WHOLE], _WHOLE),
+    "karat_page_texts": ([_POINTER, _WHOLE, _WHOLE, _POINTER, _POINTER], _WHOLE),
+    "karat_page_ids": ([_POINTER, _WHOLE, _WHOLE, _POINTER, _POINTER], _WHOLE),
+    "karat_page_numbers": ([_POINTER, _WHOLE, _POINTER], _WHOLE),
+    "karat_page_stretches": ([_POINTER, _WHOLE, _POINTER], _WHOLE),
     "karat_order": ([_POINTER, _POINTER, _WHOLE, _WHOLE, _POINTER, _POINTER], None),
 }
 

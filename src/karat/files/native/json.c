@@ -15,7 +15,7 @@ enum { PLAIN_TEXT = 1, ESCAPED_TEXT = 2, OTHER_VALUE = 4, LACKING = 8, DIFFERENT
 
 enum { MAX_FIELDS = 256, MAX_COLUMNS = 16, MAX_LISTS = 4, MAX_PLACES = 64, MAX_DEPTH = 64, MAX_STAGES = 8 };
 
-int64_t karat_abi(void) { return 5; }
+int64_t karat_abi(void) { return 6; }
 int64_t karat_source(void) { return KARAT_SOURCE; }
 
 /* ---- values ---- */

@@ -153,10 +153,21 @@ def table_header(source: Source) -> list[str] | None:
     """The column names; None for a Parquet file that does not have them."""
     if not source.is_parquet:
         return [plain_title(c) for c in re.split(r"[,\t;]", source.first_line.decode("utf-8", "replace"))]
+    names = parquet_columns(source)
+    return None if names is None else [plain_title(name) for name in names]
+
+
+def parquet_columns(source: Source) -> list[str] | None:
+    """The columns of a Parquet file as they are written; None where it does not have them."""
+    from karat.files.parquet_file import table_of
+
+    table = table_of(source.path)
+    if table is not None:
+        return list(table.fields)
     from karat.files.safe_parquet import ParquetSource, UnreadableParquet
 
     try:
-        return [plain_title(c) for c in ParquetSource(source.path).schema()]
+        return list(ParquetSource(source.path).schema())
     except UnreadableParquet:
         return None
 

@@ -22,12 +22,9 @@ def _columns(source: Source) -> list[str]:
     """The columns of a table as they are written."""
     if not source.is_parquet:
         return re.split(r"[,\t;]", source.first_line.decode("utf-8", "replace").strip().replace('"', ""))
-    from karat.files.safe_parquet import ParquetSource, UnreadableParquet
+    from karat.formats.kinds.table import parquet_columns
 
-    try:
-        return list(ParquetSource(source.path).schema())
-    except UnreadableParquet:
-        return []
+    return parquet_columns(source) or []
 
 
 def is_traces(source: Source) -> bool:
