@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-import karat
 from karat.data.ids import Floats, Ints
+from karat.results.summary import Scores, SummaryRow, summarise
+from karat.scoring.metrics.grammar import parse_metric
 from karat.statistics.intervals import OPEN, mean_intervals
 from karat.statistics.sampling import Sampling
 from karat.statistics.sums import sum_up
@@ -35,37 +35,36 @@ RELEVANT = 8
 Drawn = tuple[Floats, Ints | None]  # values, and the conversation of each
 
 
-def drawn(rng: np.random.Generator, queries: int, shares: Any) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
-    run, gold = [], {}
-    for query in range(queries):
-        length = int(rng.choice(LENGTHS, p=shares))
-        found = iter(f"r{i}" for i in range(RELEVANT))
-        steps = [
-            {"query": f"{query} {step}", "topk": [next(found) if rng.random() < FINDS else f"x{step}", f"y{step}"]}
-            for step in range(length)
-        ]
-        run.append({"query_id": f"q{query}", "steps": steps})
-        gold[f"q{query}"] = [f"r{i}" for i in range(RELEVANT)]
-    return run, gold
+def drawn(rng: np.random.Generator, queries: int, shares: Floats) -> Scores:
+    """What the metrics say about the searches of these queries."""
+    length = rng.choice(LENGTHS, queries, p=shares)
+    useful = rng.binomial(length, FINDS)
+    values = {
+        "steps": length,
+        "wasted_steps": length - useful,
+        "relevant_per_step": useful / length,
+        "union_recall": useful / RELEVANT,
+    }
+    floats = {name: column.astype(np.float64) for name, column in values.items()}
+    return Scores([parse_metric(name) for name in METRICS], floats, {"relevant_per_step": floats["steps"]})
 
 
-def truth(shares: Any) -> tuple[float, ...]:
+def truth(shares: Floats) -> tuple[float, ...]:
     steps = float(LENGTHS @ shares)
     return steps, (1 - FINDS) * steps, FINDS, FINDS * steps / RELEVANT
 
 
-def coverage(queries: int, shares: Any, rounds: int) -> list[str]:
-    rng, held = np.random.default_rng(queries), np.zeros((rounds, len(METRICS)), np.bool_)
-    marked = np.zeros(len(METRICS), np.bool_)
+def coverage(queries: int, shares: Floats, rounds: int) -> list[str]:
+    rng, held, marked = np.random.default_rng(queries), np.zeros(len(METRICS)), np.zeros(len(METRICS), np.bool_)
     for at in range(rounds):
-        result = karat.evaluate(*drawn(rng, queries, shares), METRICS, resamples=1000, seed=at)
-        for column, (name, true) in enumerate(zip(METRICS, truth(shares), strict=True)):
-            row = result[name]
-            held[at, column] = (
-                row.low is not None and row.high is not None and row.low - 1e-9 <= true <= row.high + 1e-9
-            )
-            marked[column] |= row.narrow
-    return [shown(share, mark) for share, mark in zip(held.mean(axis=0), marked, strict=True)]
+        rows = summarise(drawn(rng, queries, shares), Sampling(resamples=1000, seed=at), {}, {})
+        held += [holds(row, true) for row, true in zip(rows, truth(shares), strict=True)]
+        marked |= [row.narrow for row in rows]
+    return [shown(share, mark) for share, mark in zip(held / rounds, marked, strict=True)]
+
+
+def holds(row: SummaryRow, true: float) -> bool:
+    return row.low is not None and row.high is not None and row.low - 1e-9 <= true <= row.high + 1e-9
 
 
 def shown(share: float, marked: bool) -> str:
