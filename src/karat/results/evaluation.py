@@ -225,8 +225,9 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         """`texts`: whether lists are shown with texts."""
         asked = [metric for metrics in views.values() for metric in metrics]
         rules = frozenset().union(*(view.rules(self.rules).needs for view in views))
+        found = rules.union(*(metric.reads for metric in asked))
         whole = texts or "text" in rules or any(metric.reads_texts for metric in asked)
-        return rules.union(() if whole else {SIZES}, *(metric.reads for metric in asked))
+        return found if whole or "text" not in found else found | {SIZES}
 
     def _pass(
         self, run: Run, request: PassRequest, golds: Golds, engine: Engine | None = None
