@@ -127,7 +127,7 @@ class Paired(Bulk, frozen=True):
                 moved=bool(wins or losses),
                 quality=metric.is_quality,
             ),
-            narrow=low is not None and self._is_narrow(metric, there),
+            narrow=low is not None and bool(wins or losses) and self._is_narrow(metric, there),
         )
 
     def _is_narrow(self, metric: Metric, there: Bools) -> bool:
