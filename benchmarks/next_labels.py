@@ -1,10 +1,13 @@
 """How many labels it takes to settle a comparison, by the order in which pairs are labelled.
 
 python benchmarks/next_labels.py qrels-rnd1.txt runs/*
+python benchmarks/next_labels.py qrels-rnd1.txt runs/* --calibration
+python benchmarks/next_labels.py --simulated 100
 
 Every two runs are compared as if only the top 10 of the first had been judged. The other judgements are revealed a few
 at a time, in one of four orders, until the interval of `karat labels pool --settle` excludes 0. Runs are TREC files or
-run logs; without a judgement, an item is irrelevant. `--parts 4` splits the queries at random into four sets. The page
+run logs; without a judgement, an item is irrelevant. `--parts 4` splits the queries at random into four sets.
+`--calibration` compares the number of labels that was expected before the first one with the real number. The page
 NEXT_LABELS.md has what it prints.
 """
 
@@ -29,6 +32,7 @@ from karat.scoring.metrics.grammar import parse_metric
 
 Grades = dict[str, dict[str, int]]
 Lists = dict[str, list[str]]
+METRICS = ("ndcg@10", "precision@10")
 ORDERS = ("settle", "random", "by rank", "largest possible change")
 K = 10
 FEW, MANY = 20, settling_model.WORLDS  # simulated worlds
@@ -129,23 +133,97 @@ def cases_of(judged: Grades, runs: list[Lists], parts: int) -> list[Case]:
     return found
 
 
+def simulated(comparisons: int, queries: int, rng: np.random.Generator) -> list[Case]:
+    """Two runs that see the usefulness of items through noise; one of them sees better, by an amount that varies."""
+    return [_simulated(queries, rng) for _ in range(comparisons)]
+
+
+def _simulated(queries: int, rng: np.random.Generator) -> Case:
+    items, blur = 60, rng.uniform(0.5, 1.5, 2)
+    judged: Grades = {}
+    lists: tuple[Lists, Lists] = ({}, {})
+    for number in range(queries):
+        query, useful, least = f"q{number}", rng.normal(size=items), rng.uniform(0.8, 2.0)
+        judged[query] = {f"d{i}": int(useful[i] > least) for i in range(items)}
+        judged[query][f"d{int(useful.argmax())}"] = 1
+        for run, noise in zip(lists, blur, strict=True):
+            seen = useful + noise * rng.normal(size=items)
+            run[query] = [f"d{i}" for i in np.argsort(-seen)[:K].tolist()]
+    known = {query: {item: judged[query][item] for item in lists[0][query]} for query in judged}
+    return Case(*lists, known, judged)
+
+
+class Forecast(NamedTuple):
+    """What was expected of a comparison before the first label, and what came."""
+
+    expected: Settling
+    needed: int | None  # labels until it was decided; None: all labels do not decide it
+
+
+def forecasts(cases: list[Case], metric: str, batch: int) -> list[Forecast]:
+    """Of the comparisons that are not decided at the start."""
+    found = []
+    for case in cases:
+        settling_model.WORLDS = MANY
+        expected = ordered("settle", *case[:3], metric, np.random.default_rng(0))[1]
+        if not expected.decided:
+            needed, _ = labels_needed("settle", *case[:2], case.judged, case.known, metric, batch, 0)
+            found.append(Forecast(expected, needed))
+    return found
+
+
+def calibration(name: str, metric: str, found: list[Forecast]) -> str:
+    """A row: how often labels decided, and where the real numbers lie in what was expected."""
+    expected = statistics.fmean(one.expected.chance for one in found)
+    told = [
+        (one.expected.few, one.expected.labels, one.expected.many, one.needed)
+        for one in found
+        if one.needed is not None and one.expected.labels is not None
+    ]
+    real = sum(one.needed is not None for one in found) / len(found)
+    medians = (f"{statistics.median(column):.0f}" for column in (zip(*told, strict=True)) if told)
+    few, middle, many, labels = medians if told else ("–",) * 4
+    shares = (f"{np.mean([row[3] <= (row[at] or 0) for row in told]):.0%}" if told else "–" for at in range(3))
+    cells = (name, metric, len(found), f"{expected:.0%}", f"{real:.0%}", f"{middle} ({few} to {many})", labels, *shares)
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+CALIBRATION = (
+    "| data | metric | comparisons | expected to be decided | decided | expected labels | real | at most the 10 % | "
+    "at most the median | at most the 90 % |\n|---|---|---|---|---|---|---|---|---|---|"
+)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("qrels", type=Path)
-    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("qrels", type=Path, nargs="?")
+    parser.add_argument("runs", type=Path, nargs="*")
     parser.add_argument("--batch", type=int, default=5, help="labels at a time")
     parser.add_argument("--seeds", type=int, default=3, help="orders with a random part")
     parser.add_argument("--parts", type=int, default=1, help="sets of queries")
+    parser.add_argument("--calibration", action="store_true", help="only whether the expected number is right")
+    parser.add_argument("--simulated", type=int, default=0, help="simulated comparisons of 50 queries, as calibration")
     options = parser.parse_args()
+    if options.simulated:
+        print(CALIBRATION, flush=True)
+        cases = simulated(options.simulated, 50, np.random.default_rng(0))
+        for metric in METRICS:
+            print(calibration("simulated", metric, forecasts(cases, metric, options.batch)), flush=True)
+        return
     judged = read_qrels(options.qrels)
-    runs = [read_lists(path) for path in options.runs]
-    cases = cases_of(judged, runs, options.parts)
+    cases = cases_of(judged, [read_lists(path) for path in options.runs], options.parts)
+    if options.calibration:
+        print(CALIBRATION, flush=True)
+        for metric in METRICS:
+            print(calibration(options.qrels.stem, metric, forecasts(cases, metric, options.batch)), flush=True)
+        return
     each = len(judged) // options.parts
-    print(f"{len(cases)} comparisons of {len(runs)} runs, {each} queries each, {options.batch} labels at a time.\n")
-    print("| metric | comparisons | order | labels, median | mean | 90 % | contradicts all labels |")
+    print(
+        f"{len(cases)} comparisons of {len(options.runs)} runs, {each} queries each, {options.batch} labels at a time."
+    )
+    print("\n| metric | comparisons | order | labels, median | mean | 90 % | contradicts all labels |")
     print("|---|---|---|---|---|---|---|")
-    outlooks: list[str] = []
-    for metric in ("ndcg@10", "precision@10"):
+    for metric in METRICS:
         truths = [truth(case.baseline, case.candidate, case.judged, metric) for case in cases]
         clear = [(case, true) for case, true in zip(cases, truths, strict=True) if true]
         for order in ORDERS:
@@ -160,28 +238,6 @@ def main() -> None:
             cells = (np.median(given), np.mean(given), np.quantile(given, 0.9), against)
             row = " | ".join(f"{cell:.0f}" for cell in cells)
             print(f"| {metric} | {len(clear)} | {order} | {row} |", flush=True)
-            if order == "settle":
-                outlooks.append(calibration(metric, [case for case, _ in clear], [one for one, _, _ in told]))
-    print("\n" + "\n".join(outlooks))
-
-
-def calibration(metric: str, cases: list[Case], needed: list[int | None]) -> str:
-    """What the simulation expected before the first label, and what came."""
-    settling_model.WORLDS = MANY
-    expected = [ordered("settle", *case[:3], metric, np.random.default_rng(0))[1] for case in cases]
-    both = [
-        (s.labels, s.many, labels)
-        for s, labels in zip(expected, needed, strict=True)
-        if labels and s.labels is not None and s.many is not None
-    ]
-    chance = statistics.fmean(s.chance for s in expected)
-    told, real = (statistics.median(one) for one in ([x[0] for x in both], [x[2] for x in both]))
-    below, inside = sum(n <= m for m, _, n in both), sum(n <= m for _, m, n in both)
-    return (
-        f"- {metric}, before the first label: probability that labels decide it {chance:.0%}; all are decided. Median "
-        f"of the expected number {told:g}, of the real one {real:g}. The real number was at most the expected median "
-        f"in {below} of {len(both)}, and at most the upper end of the range (90 %) in {inside}."
-    )
 
 
 if __name__ == "__main__":

@@ -167,6 +167,16 @@ def test_commands_that_make_something_write_tables_too(karat: Callable[..., tupl
     assert pl.read_parquet("out.parquet")["pairs"].to_list() == [found["pairs"]]
 
 
+def test_a_page_of_a_command_that_makes_something(karat: Callable[..., tuple[Any, int]]) -> None:
+    making = ("labels", "pool", OLD, NEW, "--gold", GOLD, "--settle", "--json", "-o")
+    _, code = karat(*making, "pool.html")  # the pool itself is no page
+    assert (code, Path("pool.html").exists()) == (2, False)
+    _, code = karat(*making, "pool.jsonl", "--report", "pool.html", "--report", "pool.json")
+    assert code == 0
+    assert 'id="settling"' in Path("pool.html").read_text()
+    assert json.loads(Path("pool.json").read_text())["settling"]["metric"] == "ndcg@10"
+
+
 def test_an_unknown_table_is_refused_with_those_that_there_are(karat: Callable[..., tuple[Any, int]]) -> None:
     for command in (("eval", "sweep", NEW), ("eval", NEW), ("gate", NEW, "--gate", "mrr >= 0.1")):
         _, code = karat(*command, *QUICK, "-o", "nothing=out.csv")

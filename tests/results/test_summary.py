@@ -78,3 +78,33 @@ def test_the_farthest_end_counts() -> None:
     scores = karat.evaluate({query: ["a"] for query in gold}, gold, ["recall@1"]).columns
     assert scores.ends(scores.metrics[0]) == (0, 1)
     assert scores.select(np.arange(1, 40, 2)).ends(scores.metrics[0]) == (0, 1 / 4)
+
+
+def searching(queries: int, more: int = 0) -> list[dict[str, Any]]:
+    """Every fifth query takes three searches; the next ones take `more` of them besides."""
+    counts = {i: 3 if i % 5 == 0 else 1 + more * (i % 5 == 1) for i in range(queries)}
+    return [{"query_id": f"q{i}", "steps": [{"topk": ["a"]}] * n} for i, n in counts.items()]
+
+
+@pytest.mark.parametrize(
+    ("queries", "talks", "narrow"), [(40, 0, True), (99, 0, True), (100, 0, False), (120, 2, True), (200, 2, False)]
+)
+def test_an_interval_without_an_upper_end_may_be_too_narrow(queries: int, talks: int, narrow: bool) -> None:
+    gold = [{"query_id": f"q{i}", "gold": ["a"], "conversation_id": f"c{i // (talks or 1)}"} for i in range(queries)]
+    metrics = ["steps", "relevant_per_step", "union_recall"]
+    result = karat.evaluate(searching(queries), gold, metrics, resamples=200)
+    expected = {"steps": narrow, "relevant_per_step": narrow, "union_recall": False}
+    assert {row.metric: row.narrow for row in result.summary_rows} == expected
+    pair = karat.compare(searching(queries), searching(queries, 1), gold, metrics, resamples=200).pairs[0]
+    assert {d.metric: d.narrow for d in pair.differences} == expected
+
+
+def test_quantiles_and_counts_of_places_have_no_such_doubt() -> None:
+    run = [{"query_id": f"q{i}", "topk": ["a", "b"][: 1 + i % 2], "latency_ms": float(i)} for i in range(40)]
+    gold = {f"q{i}": ["a"] for i in range(40)}
+    result = karat.evaluate(run, gold, ["latency_p50", "returned@5", "latency"], resamples=200)
+    assert {row.metric: row.narrow for row in result.summary_rows} == {
+        "latency_p50": False,
+        "returned@5": False,
+        "latency": True,
+    }

@@ -77,3 +77,13 @@ def test_conversations_of_any_size_whose_queries_are_alike() -> None:
         limits = mean_intervals(sum_up(values, None, clusters), [UNIT], Sampling(resamples=600))
         inside += int(covered(limits, 0.8)[0])
     assert 0.92 <= inside / 400 <= 0.985
+
+
+def test_searches_by_conversation() -> None:
+    """A ratio of sums without an upper end: the bootstrap-t covers it too. All trials have the same conversations."""
+    rng = np.random.default_rng(4)
+    owner = np.repeat(np.arange(100), rng.integers(1, 6, 100))
+    searches = rng.choice([1.0, 2.0, 3.0, 6.0], (100, 400), p=[0.7, 0.15, 0.1, 0.05])[owner]
+    sampling = Sampling("bayes", resamples=500)
+    limits = mean_intervals(sum_up(searches, None, owner), [(0.0, np.inf)] * 400, sampling)
+    assert covered(limits, 1.6).mean() >= 0.93

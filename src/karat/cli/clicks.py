@@ -56,8 +56,7 @@ def command(
     karat eval run.jsonl --gold gold.jsonl --labels clicks.jsonl
     karat labels agree clicks.jsonl ann.jsonl
     """
-    from karat.cli.scoring import check_outputs, mapped_fields, show
-    from karat.files.atomic_write import check_writable
+    from karat.cli.scoring import check_lines, check_outputs, mapped_fields, show
     from karat.files.progress import working
     from karat.labels.clicks import labels_from_clicks
     from karat.labels.labelled_gold import read_gold_or_queries
@@ -66,7 +65,7 @@ def command(
 
     given = [log, *([gold] if gold else [])]
     check_outputs(outputs, *given)
-    check_writable(output, given)
+    check_lines(output, given)
     fields = mapped_fields(columns)
     with working("reading clicks"):
         read = None if gold is None else read_gold_or_queries(gold, format=gold_format, columns=fields)

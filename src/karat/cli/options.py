@@ -301,11 +301,13 @@ report_output: Final = output_option(
 
 # For commands whose -o is their main output.
 table_option: Final = click.option(
+    "--report",
     "--table",
     "outputs",
     multiple=True,
-    metavar="NAME=FILE",
-    help="Write one of the tables shown, as .csv or .parquet; repeat for more.",
+    metavar="FILE",
+    help="Write what is shown as out.html, out.json or out.md, or one table: NAME=out.csv or NAME=out.parquet. Repeat "
+    "for more.",
 )
 
 report_options: Final = all_of(json_option, report_output, reading_options)

@@ -74,8 +74,7 @@ def command(
     """
     from msgspec.structs import replace
 
-    from karat.cli.scoring import check_outputs, mapped_fields, show
-    from karat.files.atomic_write import check_writable
+    from karat.cli.scoring import check_lines, check_outputs, mapped_fields, show
     from karat.files.progress import working
     from karat.formats.read import read_run
     from karat.labels.files import read_labels, write_pairs
@@ -89,7 +88,7 @@ def command(
     check_outputs(outputs, *runs, gold, *labelled, traces)
     for written in (output, questions):
         if written is not None:
-            check_writable(written, [*runs, gold, *labelled, options["corpus"], traces])
+            check_lines(written, [*runs, gold, *labelled, options["corpus"], traces])
     options["columns"] = mapped_fields(options["columns"])
     asked = Options(**{name: options.pop(name) for name in READING})
     drawn = None

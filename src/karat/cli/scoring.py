@@ -218,6 +218,17 @@ def check_outputs(
         check_writable(output if table is None else table[1], given)
 
 
+def check_lines(output: str, given: Sequence[str | None]) -> None:
+    """Raise ConfigError if JSON lines cannot be written to this file, or its name promises a page."""
+    from karat.errors import ConfigError
+    from karat.files.atomic_write import check_writable
+
+    if output.endswith((".html", ".md")):
+        hint = f"--report {output} writes what is shown"
+        raise ConfigError(f"cannot write {output!r}", code="unknown-output", expected="a .jsonl file", hint=hint)
+    check_writable(output, given)
+
+
 def show(
     found: Sequence[T],
     report: Callable[[T], Report],

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # Columns of a hit that cost time and memory. They are read only on request.
 METADATA = "metadata"
 OPTIONAL_COLUMNS = frozenset({"text", "doc_version", "source", "tokens", METADATA})
+SIZES = "sizes"  # requested beside `tokens` and `text`: texts are only needed of hits without tokens
 WRITTEN = "written"  # field of a query whose id the run spells differently: its spelling
 OTHER_TIMES = "other_times"  # field of a query whose rows have several times: which ones
 # What the user may say about scores: which end is best, or that the order of the hits is the ranking.

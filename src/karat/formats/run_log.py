@@ -19,6 +19,7 @@ from karat.data.hits import (
     OPTIONAL_COLUMNS,
     OTHER_LISTS,
     SEARCHES,
+    SIZES,
     STEPS,
     Hits,
     NoLists,
@@ -45,8 +46,8 @@ from karat.formats.records import (
     read_column_batches,
 )
 from karat.formats.run_parts import Slice, SystemRecords
-from karat.formats.run_records import RunRecord, slim_record
-from karat.formats.run_steps import DescribedDecoder, RunDecoder, has_steps, join_steps
+from karat.formats.run_records import RunRecord, sized_record, slim_record
+from karat.formats.run_steps import DescribedDecoder, RunDecoder, SizedDecoder, has_steps, join_steps
 
 _SLICE_HITS = 32_000
 _NOTED = 100
@@ -64,6 +65,7 @@ _RANKED: dict[str, ValueKind] = {
     "source": "noted",  # optional columns that `may_say` is asked for
 }
 _TOPK = ListField("topk", _RANKED, "chunk_id", OTHER_LISTS, numbers="latency_ms")
+_SIZED = _TOPK._replace(fields={**_RANKED, "tokens": "whole?"})
 
 
 class RunLog(Run):
@@ -296,10 +298,13 @@ class RunLog(Run):
         return self._decoded(((at + 1, self._records[at]) for at in places.tolist()), _whole_decoder(columns))
 
     def _decoder(self, columns: frozenset[str], lists: frozenset[str]) -> RecordDecoder[Any]:
-        if columns & OPTIONAL_COLUMNS:
-            return _whole_decoder(columns)
+        sized = SIZES in columns and columns & OPTIONAL_COLUMNS == {"text", "tokens"}
         wanted = lists | {self._hits}
         by_step = STEPS in columns or any(name in (STEPS, SEARCHES) or step_of(name) is not None for name in wanted)
+        if sized and not by_step:
+            return SizedDecoder(sized_record(wanted.intersection(OTHER_LISTS)), lists=_SIZED)
+        if columns & OPTIONAL_COLUMNS:
+            return _whole_decoder(columns)
         named = wanted.intersection(OTHER_LISTS) | ({STEPS} if by_step else frozenset())
         return RunDecoder(slim_record(named), lists=None if by_step else _TOPK)
 

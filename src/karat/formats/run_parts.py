@@ -122,10 +122,8 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
 
     def distances(self, before: tuple[bool | None] | None) -> bool | None:
         """Whether scores are distances; None: unknown. `before`: what earlier records say, if there are any."""
-        if not has_field(self.records, "score_order"):
-            said: list[Any] = [None]
-        else:
-            said = column(self.records, "score_order")
+        known = has_field(self.records, "score_order")
+        said: list[Any] = column(self.records, "score_order") if known else [None]
         found = [None if one is None else one == "lower-is-better" for one in said]
         wanted = found[0] if before is None else before[0]
         at = next((at for at, one in enumerate(found) if one is not wanted), None)
@@ -275,8 +273,7 @@ class ColumnLists(HitLists, frozen=True, dict=True):
         return self.columns.counts
 
     @property
-    def _named(self) -> str | None:
-        """The field with the ids."""
+    def _named(self) -> str | None:  # the field with the ids
         return next((name for name in ("chunk_id", "id", "doc_id") if name in self.columns.values), None)
 
     def hashed(self) -> Hashes | None:
@@ -297,12 +294,15 @@ class ColumnLists(HitLists, frozen=True, dict=True):
         return self._numbers("rank")
 
     def _numbers(self, name: str) -> Floats:
-        numbers: Floats | None = self.columns.values.get(name)
-        return np.full(self.columns.counts.sum(), np.nan) if numbers is None else numbers
+        found = self.columns.values.get(name)
+        return np.full(self.columns.counts.sum(), np.nan) if found is None else np.asarray(found)
+
+    def optional(self, name: str) -> list[Any]:
+        # Tokens are known of every hit, and then nobody asks for texts.
+        return self._numbers(name).astype(np.int64).tolist() if name == "tokens" else [None] * int(self.counts.sum())
 
     def docs(self) -> list[str] | None:
-        docs: Packed | None = self.columns.values.get("doc_id")
-        return None if docs is None else as_list(docs)
+        return None if (docs := self.columns.values.get("doc_id")) is None else as_list(docs)
 
 
 class ListSlice:

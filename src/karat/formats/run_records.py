@@ -86,6 +86,14 @@ class SlimRecord(RunRecord, kw_only=True, gc=False):
 
 
 @cache
+def sized_record(lists: frozenset[str]) -> type[SlimRecord]:
+    """SlimRecord that reads all fields of hits, and also these lists."""
+    fields: list[Any] = [("topk", list[str | int | Hit])]
+    fields += [(name, list[str | int | Hit] | None, None) for name in sorted(lists)]
+    return msgspec.defstruct("SizedRecord", fields, bases=(SlimRecord,), kw_only=True, gc=False)  # type: ignore[return-value]
+
+
+@cache
 def slim_record(lists: frozenset[str]) -> type[SlimRecord]:
     """SlimRecord that also reads these lists; `steps` stands for those of all steps."""
     if not lists:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from karat.data.hits import METADATA, OTHER_LISTS, STEPS
 from karat.errors import InputError, shorten
-from karat.formats.json_lines import LineTable
+from karat.formats.json_lines import Columns, LineTable
 from karat.formats.records import RecordDecoder, column, decode_record
 from karat.formats.run_parts import SystemRecords
 from karat.formats.run_records import Hit, RunRecord, RunStep, union_of
@@ -41,6 +41,22 @@ class RunDecoder(RecordDecoder[Any]):
 
     def convert(self, value: object) -> Any:
         return super().convert(_with_lists(value) or value)
+
+
+class SizedDecoder(RunDecoder):
+    """The same, with the tokens of hits as a column. Blocks with a hit without tokens are read whole, for its text."""
+
+    def read_lines(self, block: bytes, size: int | None = None) -> LineTable | None:
+        table = super().read_lines(block, size)
+        if table is None or all(_has_tokens(lists) for lists in table.columns.values()):
+            return table
+        self._unlike += 1
+        return None
+
+
+def _has_tokens(lists: Columns) -> bool:
+    tokens = lists.values.get("tokens")
+    return not lists.counts.any() if tokens is None else bool(((tokens >= 0) & (tokens <= 2**53)).all())
 
 
 class DescribedDecoder(RunDecoder):

@@ -132,12 +132,12 @@ def floor_reason(
     said = f"{metric} is {amount(value, unit, digits)}{between}; {wanted}."
     few = low is None or high is None
     if on == "mean":
-        why = "too few queries for an interval" if few else "the interval includes the limit"
+        why = "too few queries that differ for an interval" if few else "the interval includes the limit"
         if metric.exact and is_max and value == line and high is not None:
             why = f"with none among these queries, up to {amount(high, unit, digits)} of all queries may have one"
         return said if ruling.certain else f"{said} Not certain: {why}.{_settle(ruling)}"
     proof = {"pass": "Proven", "fail": "Ruled out"}.get(ruling.outcome, "Not proven")
-    return f"{said} {proof}{': too few queries for an interval' if few else ''}.{_settle(ruling)}"
+    return f"{said} {proof}{': too few queries that differ for an interval' if few else ''}.{_settle(ruling)}"
 
 
 def regression_reason(

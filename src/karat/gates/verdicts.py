@@ -25,6 +25,7 @@ from karat.results.numbers import counted
 from karat.results.result import Result
 from karat.results.summary import FEW, Scores, intervals
 from karat.scoring.metrics.base import Metric
+from karat.statistics.intervals import OPEN
 from karat.statistics.sampling import Sampling
 
 _KINDS = ("floor", "regression")
@@ -127,10 +128,12 @@ class GateJudge(msgspec.Struct):
         parts = self._parts(gate, at, levels)
         outcome = _worst(parts)
         few = f" Only {counted(n)}: too few to rely on." if n < FEW else ""
+        low, high = self._limits(metric, at, self.level)
+        if not few and low is not None and scores.is_narrow(metric):
+            few = f" The interval may be too narrow: no upper limit, and fewer than {OPEN} queries or conversations."
         reason = " ".join(p.reason for p in sorted(parts, key=_gravity)) + few
         limit = gate.threshold if gate.max is None else gate.max
         found = self._said(gate, segment, outcome, reason, n, parts)
-        low, high = self._limits(metric, at, self.level)
         return msgspec.structs.replace(found, value=scores.mean(metric), low=low, high=high, limit=limit)
 
     def _parts(self, gate: Gate, at: Ints, levels: dict[str, ConfidenceLevels]) -> list[Condition]:

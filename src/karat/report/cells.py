@@ -36,6 +36,7 @@ from karat.results.numbers import difference, interval, p_value, points, with_in
 from karat.results.summary import SummaryRow
 from karat.scoring.metrics.base import Relevance
 from karat.scoring.metrics.grammar import parse_metric
+from karat.statistics.intervals import OPEN
 
 # One number with separators and unit, but not a list of ids, which may also begin and end with digits.
 _NUMBER = re.compile(r"\d(?:[\d./:→ +−-]|,(?! ))*(?:e[-+]?\d+)?(?: ?(?:ms|s|%))?")
@@ -86,6 +87,17 @@ class _Group(Protocol):
     def few(self) -> bool: ...
 
 
+class _Measured(Protocol):
+    """A value of a metric, or a difference."""
+
+    @property
+    def metric(self) -> str: ...
+    @property
+    def few(self) -> bool: ...
+    @property
+    def narrow(self) -> bool: ...
+
+
 def few_name(group: _Group) -> str:
     """The value that the queries share, with a star if there are too few of them."""
     return group.value + (" *" if group.few else "")
@@ -94,6 +106,16 @@ def few_name(group: _Group) -> str:
 def few_warning(groups: Iterable[_Group], what: str = "queries") -> list[Block]:
     """Explains the star, if there is one."""
     return texts("warning", (any(group.few for group in groups), f"* too few {what} for a reliable result"))
+
+
+def narrow_warning(rows: Iterable[_Measured]) -> list[Block]:
+    """Which intervals may be too narrow. Those of too few queries have a warning already."""
+    names = dict.fromkeys(row.metric for row in rows if row.narrow and not row.few)
+    said = (
+        f"{', '.join(names)}: the interval may be too narrow. Values have no upper limit, and fewer than {OPEN} "
+        "queries or conversations may miss rare large ones."
+    )
+    return texts("warning", (names, said))
 
 
 def queries_cell(queries: int, defined: Iterable[int]) -> Cell:

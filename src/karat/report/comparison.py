@@ -25,6 +25,7 @@ from karat.report.cells import (
     few_name,
     few_warning,
     interval_column,
+    narrow_warning,
     queries_cell,
     relevance_counts,
     table,
@@ -254,8 +255,9 @@ def _differences(comparison: Comparison, found: Sequence[Difference], page: bool
     p = "p: probability of a difference this large if neither were better, for each metric on its own. "
     shown = table(columns, [_row(comparison, d, tested) for d in found])
     if not page:
-        return [msgspec.structs.replace(shown, note=p * tested + reading)]
-    return [msgspec.structs.replace(shown, intervals="difference"), Text(reading, "note", explains="reading")]
+        return [msgspec.structs.replace(shown, note=p * tested + reading), *narrow_warning(found)]
+    told = Text(reading, "note", explains="reading")
+    return [msgspec.structs.replace(shown, intervals="difference"), *narrow_warning(found), told]
 
 
 def _tested(found: Sequence[Difference]) -> bool:
@@ -311,7 +313,8 @@ def _all(comparison: Comparison) -> list[Block]:
     if not rows:
         return [Text("Nothing could be compared: see below.")]
     note = "reading: based on each interval on its own, not adjusted for the number of comparisons."
-    return [table(columns, rows, note), *texts("note", (tested, _ADJUSTED))]
+    narrow = narrow_warning(d for pair in comparison.pairs for d in pair.differences)
+    return [table(columns, rows, note), *narrow, *texts("note", (tested, _ADJUSTED))]
 
 
 def _segments(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
@@ -327,7 +330,8 @@ def _segments(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
             columns += tested * [Column("p (BH)")]
         blocks.append(Table(columns, rows))
     told = "p (BH): adjusted for the number of segments; for exploration, not for decisions."
-    return [*blocks, *few_warning(pair.segments), *texts("note", (tested, told))]
+    narrow = narrow_warning(d for group in pair.segments for d in group.differences if d.metric in shown)
+    return [*blocks, *few_warning(pair.segments), *narrow, *texts("note", (tested, told))]
 
 
 def _segment_row(comparison: Comparison, group: SegmentDifferences, shown: list[str], tested: bool) -> list[Cell]:

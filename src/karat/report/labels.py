@@ -71,7 +71,7 @@ def _settling(found: Settling) -> list[Block]:
         "covers the choice of queries and the missing labels, if unjudged hits are as often relevant as judged ones at "
         "such ranks."
     )
-    needed = " labels needed: the median, and 10 % and 90 %, of simulations in which labels decide."
+    needed = " labels needed, roughly: the median, and 10 % and 90 %, of simulations in which labels decide."
     how += needed if not found.decided and found.labels is not None else ""
     better = found.candidate if found.expected > 0 else found.baseline
     said = f"Decided: {better} is better, whatever the missing labels are likely to be."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from karat.data.saved import json_text
 from karat.errors.redaction import redact_all
 from karat.report.blocks import Block, Cell, Dot, Dots, Interval, Report, Section, Text
-from karat.report.cells import around, interval_column, table
+from karat.report.cells import around, interval_column, narrow_warning, table
 from karat.report.overview import data_name, range_title, run_names
 from karat.report.tables import table_file
 from karat.results.leaderboard import Leaderboard, MetricStanding, Standing
@@ -42,6 +42,7 @@ def leaderboard_report(board: Leaderboard, *, pictures: bool = False) -> Report:
     ]
     blocks: list[Block] = [*(Text(note, "warning") for note in board.notes)]
     blocks += [table(["system", *columns], rows, _note(board)), *_missing(board)]
+    blocks += narrow_warning(m for s in board.systems for m in s.metrics)
     return Report(
         f"{counted(len(board.systems), 'system')} against {board.gold}",
         [Section("leaderboard", "Systems", blocks), *(_pictures(board) if pictures else [])],

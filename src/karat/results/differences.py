@@ -14,7 +14,7 @@ from karat.data.ids import Bools, Floats, Ints
 from karat.results.summary import FEW, Limits, Scores, farthest, mean_limits, mean_of
 from karat.scoring.metrics.base import Metric
 from karat.statistics.distribution import quantile_difference_interval
-from karat.statistics.intervals import Range
+from karat.statistics.intervals import OPEN, Range, bounded
 from karat.statistics.sampling import Sampling
 from karat.statistics.significance import sign_flip_p
 from karat.statistics.sums import sum_up
@@ -47,6 +47,7 @@ class Difference(msgspec.Struct, frozen=True):
     p_bh: float | None = None  # adjusted for all comparisons of the table: for exploration
     certain: bool = False  # beyond chance: the interval excludes 0 and p is at most 1 − level
     reading: InAWord = "undefined"  # interval and p together, in one word
+    narrow: bool = False  # the interval may be too narrow: no upper end, and fewer than 100 queries or conversations
 
     def __repr__(self) -> str:
         if self.delta is None:
@@ -126,7 +127,13 @@ class Paired(Bulk, frozen=True):
                 moved=bool(wins or losses),
                 quality=metric.is_quality,
             ),
+            narrow=low is not None and bool(wins or losses) and self._is_narrow(metric, there),
         )
+
+    def _is_narrow(self, metric: Metric, there: Bools) -> bool:
+        if metric.aggregate is not None or bounded(metric.range) or bounded(self._ends(metric, there)):
+            return False
+        return self.baseline.units(there) < OPEN
 
     def _is_certain(self, metric: Metric, there: Bools, sampling: Sampling, limits: Limits, p: float | None) -> bool:
         """Whether interval and p both show a difference. A quantile has no p: its interval decides."""

@@ -13,7 +13,7 @@ from karat.data.audit import Audit
 from karat.data.corpus import DescribedRun
 from karat.data.forbidden import read_rules
 from karat.data.gold import Gold
-from karat.data.hits import LentRun, NoLists, Run, Ungrouped, is_other_list
+from karat.data.hits import SIZES, LentRun, NoLists, Run, Ungrouped, is_other_list
 from karat.data.ids import DocRule
 from karat.data.normal_ids import IdNormalizer, NormalizedRun, near_queries
 from karat.data.passages.resolve import in_corpus, resolve
@@ -210,7 +210,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
             rules=self.rules,
             own=own,
             views=here,
-            columns=self._columns(here) | plan.facts | ({"text"} if texts else frozenset()),
+            columns=self._columns(here, texts=plan.texts) | plan.facts | ({"text"} if texts else frozenset()),
             facts=plan.facts,
             lists=lists,
             texts=texts,
@@ -221,9 +221,13 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
             near_every=max(1, len(self.gold.queries) // LOOKED),
         )
 
-    def _columns(self, views: Mapping[View, Iterable[Metric]]) -> frozenset[str]:
-        read = (metric.reads for metrics in views.values() for metric in metrics)
-        return frozenset().union(*read, *(view.rules(self.rules).needs for view in views))
+    def _columns(self, views: Mapping[View, Iterable[Metric]], *, texts: bool = False) -> frozenset[str]:
+        """`texts`: whether lists are shown with texts."""
+        asked = [metric for metrics in views.values() for metric in metrics]
+        rules = frozenset().union(*(view.rules(self.rules).needs for view in views))
+        found = rules.union(*(metric.reads for metric in asked))
+        whole = texts or "text" in rules or any(metric.reads_texts for metric in asked)
+        return found if whole or "text" not in found else found | {SIZES}
 
     def _pass(
         self, run: Run, request: PassRequest, golds: Golds, engine: Engine | None = None

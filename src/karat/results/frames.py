@@ -43,5 +43,6 @@ def _flat(row: SummaryRow) -> dict[str, Any]:
 
 def _columns() -> dict[str, Any]:
     kinds: dict[str, Any] = {"metric": pl.String, "n": pl.Int64, "undefined": pl.Int64, "few": pl.Boolean}
+    kinds["narrow"] = pl.Boolean
     names = (*SummaryRow.__struct_fields__[:-1], *Distribution.__struct_fields__)
     return {name: kinds.get(name, pl.Float64) for name in names}

@@ -36,6 +36,8 @@ class MetricStanding(msgspec.Struct, frozen=True):
     high: float | None
     beats: str = ""  # letters of the systems that it is better than, beyond noise
     best: bool = False  # no other system has a better value
+    few: bool = False  # too few queries to rely on
+    narrow: bool = False  # the interval may be too narrow: no upper end, and fewer than 100 queries or conversations
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -152,7 +154,7 @@ def _standing(result: Result, metric: Metric, beats: str, best: float | None) ->
     if _is_doubted(result, metric):
         return MetricStanding(row.metric, None, None, None)
     best_of_all = metric.is_quality and row.mean is not None and row.mean == best
-    return MetricStanding(row.metric, row.mean, row.low, row.high, beats, best_of_all)
+    return MetricStanding(row.metric, row.mean, row.low, row.high, beats, best_of_all, row.few, row.narrow)
 
 
 def _best(results: Sequence[Result], metric: Metric) -> float | None:

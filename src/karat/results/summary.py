@@ -16,7 +16,7 @@ from karat.scoring.ceilings import Bounds, Extremes
 from karat.scoring.doubts import MOST_MISSING
 from karat.scoring.metrics.base import Metric
 from karat.statistics.distribution import Distribution
-from karat.statistics.intervals import Range, mean_intervals
+from karat.statistics.intervals import OPEN, Range, bounded, mean_intervals
 from karat.statistics.sampling import Sampling
 from karat.statistics.sums import Sums, sum_up
 from karat.statistics.tally import Tally, tally
@@ -44,6 +44,7 @@ class SummaryRow(msgspec.Struct, frozen=True):
     ceiling: float | None = None  # what a perfect ranking of the gold would reach
     floor: float | None = None  # what a random ranking of the corpus would reach
     few: bool = False  # too few queries to rely on
+    narrow: bool = False  # the interval may be too narrow: no upper end, and fewer than 100 queries or conversations
     distribution: Distribution | None = None
 
     def __repr__(self) -> str:
@@ -90,6 +91,16 @@ class Scores(Bulk, frozen=True):
             return metric.range
         values = self.values[str(metric)]
         return farthest(*self.extremes.of(metric), None if self.tally(metric).n == len(values) else ~np.isnan(values))
+
+    def is_narrow(self, metric: Metric) -> bool:
+        """Whether the interval of a mean may be too narrow: rare large values may be missing from few queries."""
+        if metric.aggregate is not None or bounded(metric.range) or bounded(self.ends(metric)):
+            return False
+        return self.units(~np.isnan(self.values[str(metric)])) < OPEN
+
+    def units(self, rows: Bools) -> int:
+        """How many of these queries are resampled, or conversations."""
+        return int(rows.sum()) if self.clusters is None else len(np.unique(self.clusters[rows]))
 
     def sums(self, names: Sequence[str]) -> Sums:
         """The given columns, summed over the units that are resampled."""
@@ -164,6 +175,7 @@ def summary_row(metric: Metric, scores: Scores, sampling: Sampling, ceilings: Bo
         ceiling=_mean_beside(scores, name, ceilings[name]) if name in ceilings else None,
         floor=_mean_beside(scores, name, floors[name]) if name in floors else None,
         few=found.n < FEW,
+        narrow=low is not None and scores.is_narrow(metric),
         distribution=found.describe(),
     )
 

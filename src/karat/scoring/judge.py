@@ -136,7 +136,7 @@ def _count_unpriced(hits: Hits, rules: Rules, audit: Audit) -> None:
 
 def _count_estimated(hits: Hits, audit: Audit) -> None:
     """Only where tokens were requested."""
-    if "tokens" in hits.columns:
+    if None in hits.columns.get("tokens", ()):
         said, texts = hits.columns["tokens"], hits.columns.get("text", [])
         estimated = sum(own is None and text is not None for own, text in zip(said, texts, strict=False))
         audit.count("estimated_tokens", estimated)

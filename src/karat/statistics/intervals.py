@@ -6,7 +6,8 @@
     strict      conservative: Gaffke's bound; Clopper–Pearson, never below its level, for 0/1 scores
 
 Values without a bound (milliseconds, searches) have no end for an observation, and are often skewed. For up to 512
-units, `bayes` and `strict` then cover the bootstrap-t too, which has a long side where values have a long tail.
+units, `bayes` and `strict` then cover the bootstrap-t too, which has a long side where values have a long tail. No
+interval knows of rare large values that are not among the units: below `OPEN` units it may be too narrow.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from karat.statistics.special import beta_quantile, normal_cdf, normal_quantile
 from karat.statistics.sums import Floats, Sums
 
 Range: TypeAlias = tuple[float, float]
+OPEN = 100  # units from which on the interval of a mean without an upper end has its level in simulations
 
 # Above this many distinct units the limit theorem applies.
 _LARGE = 50_000
@@ -44,7 +46,7 @@ def mean_intervals(sums: Sums, ranges: list[Range], sampling: Sampling) -> Float
 
 
 def _interval(sums: Sums, ends: Range, sampling: Sampling) -> Floats:
-    if not int(sums.defined[0]) or (not _bounded(ends) and _unknown_spread(sums, ends)):
+    if not int(sums.defined[0]) or (not bounded(ends) and _unknown_spread(sums, ends)):
         return np.full((1, 2), np.nan)
     ends = _alike(sums, ends)
     limits = _normal_limits if len(sums.counts) > _LARGE else METHODS[sampling.method]
@@ -74,12 +76,17 @@ def _unknown_spread(sums: Sums, ends: Range) -> bool:
 def _rounded(limits: Floats, ends: Range) -> Floats:
     """Round limits. Values without a bound may be tiny (dollars per query): for them, significant digits count."""
     largest = np.abs(limits).max()
-    tiny = not _bounded(ends) and 0 < largest < 1
+    tiny = not bounded(ends) and 0 < largest < 1
     digits = _DIGITS - 1 - math.floor(math.log10(largest)) if tiny else _DIGITS
     return np.round(limits, digits) + 0.0  # never −0.0
 
 
-def _bounded(ends: Range) -> bool:
+def bounded(ends: Range) -> bool:
+    """Whether a value has both ends.
+
+    >>> bounded((0.0, 1.0)), bounded((0.0, math.inf))
+    (True, False)
+    """
     return math.isfinite(ends[0]) and math.isfinite(ends[1])
 
 
@@ -172,8 +179,8 @@ def _closed_form(sums: Sums, bounds: Floats, sampling: Sampling, prior: float) -
 
 def _with_tail(limits: Floats, sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
     """Limits of values without a bound, as wide as those of the bootstrap-t at least: each resample is measured in its
-    own standard error, so that a sample with a long tail has a long side. Not for ratios of sums and many units."""
-    if np.isfinite(bounds).all() or sums.units > MANY or not sums.single.all():
+    own standard error, so that a sample with a long tail has a long side. Not for many units."""
+    if np.isfinite(bounds).all() or sums.units > MANY:
         return limits
     above, below, estimate = sums.above[:, 0], sums.below[:, 0], float(sums.estimate[0])
     table = np.column_stack([above, below, above**2, above * below, below**2])

@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -167,3 +168,34 @@ def test_workers_and_files_give_the_same(tmp_path: Path) -> None:
 def test_the_example_of_the_docs() -> None:
     done = doctest.testfile(str(ROOT / "docs" / "context.md"), module_relative=False)
     assert (done.failed, done.attempted > 4) == (0, True)
+
+
+LOGS: dict[str, list[list[int | None]]] = {
+    "all sized": [[900, 800], [10], [0, 5, 7]],
+    "some estimated": [[900, None], [10], [None, 5, 7]],
+    "none sized": [[None, None], [None], [None]],
+    "no hits": [[3], []],
+}
+
+
+@pytest.mark.parametrize("sizes", LOGS.values(), ids=LOGS)
+@pytest.mark.parametrize("asked", [["tokens@2", "recall@300tok"], ["tokens@2", "redundant_tokens@3"]])
+def test_a_file_without_texts_read_gives_the_same(sizes: Any, asked: list[str], tmp_path: Path) -> None:
+    """Texts are left out only where every hit has tokens, and no metric compares texts."""
+    run = [record(f"q{i}", own, ["the same words here"] * len(own)) for i, own in enumerate(sizes)]
+    gold = {line["query_id"]: ["q00", f"{line['query_id']}1"] for line in run}
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in run))
+    on_file, in_memory = (karat.evaluate(one, gold, asked) for one in (str(path), run))
+    for name in asked:
+        np.testing.assert_array_equal(on_file.values[name], in_memory.values[name])
+    assert on_file.audit["estimated_tokens"] == in_memory.audit["estimated_tokens"] == str(sizes).count("None")
+
+
+def test_tokens_that_are_no_count_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    for tokens in (-5, 3.5, "many"):
+        path.write_text(json.dumps({"query_id": "q", "topk": [{"chunk_id": "a", "tokens": tokens}]}) + "\n")
+        with pytest.raises(KaratError) as refused:
+            karat.evaluate(str(path), {"q": ["a"]}, ["tokens@1"])
+        assert refused.value.line == 1

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from karat.data.prices import money
 from karat.report.blocks import Block, Cell, Interval, Table, Text
-from karat.report.cells import count, interval_column, table, texts, write_cell
+from karat.report.cells import count, interval_column, narrow_warning, table, texts, write_cell
 from karat.report.sections.base import AnalysisSection
 from karat.results.analyses.cost import CostPart, Costs
 from karat.results.analyses.latency import Latencies, Measured
 from karat.results.numbers import counted, interval, written
+from karat.statistics.intervals import OPEN
 
 _FEW = "*"
 _TOO_FEW = (
@@ -32,6 +33,8 @@ class LatencySection(AnalysisSection):
         ]
         few = any(write_cell(cell, "text").endswith(_FEW) for row in rows for cell in row)
         note = "milliseconds" + (f"; {_FEW} {_TOO_FEW}" if few else "")
+        if any(t.mean.narrow for t in timings):
+            note += f"; with fewer than {OPEN} queries or conversations, the interval of the mean may be too narrow"
         columns = [interval_column(name, (row[i] for row in rows)) for i, name in enumerate(names)]
         return [table([*columns, count("queries")], rows, note)]
 
@@ -52,7 +55,7 @@ class CostSection(AnalysisSection):
     order = 51
 
     def show(self, found: Costs) -> list[Block]:
-        blocks: list[Block] = [Text(" ".join(_sentences(found)))]
+        blocks: list[Block] = [Text(" ".join(_sentences(found))), *narrow_warning(found.per_query)]
         for title, parts in (("stage", found.stages), ("model", found.models)):
             if {part.name for part in parts} - {None}:
                 blocks.append(_cost_table(title, parts, found.currency))

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from karat.report.blocks import Block, Cell, Dot, Dots, Text
-from karat.report.cells import count, table, texts, value_cell
+from karat.report.cells import count, narrow_warning, table, texts, value_cell
 from karat.report.overview import score_note
 from karat.report.sections.base import ReportSection
 from karat.report.sections.segments import leading_metrics
@@ -117,6 +117,7 @@ def _warnings(rows: list[SummaryRow]) -> list[Block]:
     undefined = "undefined: queries for which a metric has no value (see the audit); they do not count as 0."
     return [
         *texts("warning", (few, f"too few queries for a reliable result: {which} (fewer than {FEW}).")),
+        *narrow_warning(rows),
         *texts("note", (any(row.undefined for row in rows), undefined)),
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from karat.data.prices import money
 from karat.report.blocks import Block, Cell, Column, Table, Text
-from karat.report.cells import count, interval_column, table, value_cell
+from karat.report.cells import count, interval_column, narrow_warning, table, value_cell
 from karat.report.sections.base import AnalysisSection
 from karat.results.analyses.searches import FirstLoss, LostHop, Searches, SearchExample, SearchStep, Spent
 from karat.results.numbers import counted, listed, percent, with_interval, written
@@ -20,7 +20,7 @@ class SearchesSection(AnalysisSection):
     def show(self, found: Searches) -> list[Block]:
         blocks: list[Block] = []
         if found.steps:
-            blocks += [Text(" ".join(_sentences(found))), _step_table(found)]
+            blocks += [Text(" ".join(_sentences(found))), *narrow_warning(found.metrics), _step_table(found)]
         if found.hops:
             blocks += [Text(" ".join(_hop_sentences(found))), _hop_table(found)]
         return [*blocks, *([_example_table(found.examples)] if found.examples else [])]

@@ -10,6 +10,7 @@ from karat.report.cells import (
     few_name,
     few_warning,
     interval_column,
+    narrow_warning,
     queries_cell,
     relevance_counts,
     table,
@@ -58,7 +59,12 @@ def _blocks(result: Result, rows: list[SegmentRow]) -> list[Block]:
         for part in parts
     ]
     banded = texts("note", (any(name in EDGES for name, _ in metrics), f"band: {CAVEAT[0].lower()}{CAVEAT[1:]}"))
-    return [*tables, *(banded if tables else []), *few_warning(rows)]
+    return [*tables, *(banded if tables else []), *few_warning(rows), *_narrow(rows, shown)]
+
+
+def _narrow(rows: list[SegmentRow], shown: list[Metric]) -> list[Block]:
+    names = set(map(str, shown))
+    return narrow_warning(found for row in rows for found in row.summary if found.metric in names)
 
 
 def shown_metrics(metrics: list[Metric]) -> list[Metric]:

@@ -26,6 +26,7 @@ class Measured(msgspec.Struct, frozen=True):
     value: float
     low: float | None
     high: float | None
+    narrow: bool = False  # the interval of a mean may be too narrow: fewer than 100 queries or conversations
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -75,5 +76,9 @@ def timing(side: Result, stage: str | None, times: Floats) -> Timing | None:
     # All times differ, so a resample costs a hundred times as much as for scores; fewer resamples are precise enough.
     sampling = side.sampling.replace(resamples=min(side.sampling.resamples, _RESAMPLES))
     limits = intervals(scores, sampling)
-    found = {name: Measured(values[name] or 0.0, *limits[str(metric)]) for name, metric in metrics.items()}
+    found = {
+        name: Measured(values[name] or 0.0, low, high, low is not None and scores.is_narrow(metric))
+        for name, metric in metrics.items()
+        for low, high in [limits[str(metric)]]
+    }
     return Timing(stage, int((times == times).sum()), **found)  # only NaN differs from itself

@@ -232,7 +232,9 @@ def _inverse(row: SummaryRow) -> SummaryRow | None:
     low, high = (1 / end if end else None for end in (row.high, row.low))
     if low is None or high is None:
         low = high = None
-    return SummaryRow("steps per relevant item", row.n, row.undefined, 1 / row.mean, low, high, few=row.few)
+    return SummaryRow(
+        "steps per relevant item", row.n, row.undefined, 1 / row.mean, low, high, few=row.few, narrow=row.narrow
+    )
 
 
 def _hops(told: Sequence[_Told]) -> list[LostHop]:

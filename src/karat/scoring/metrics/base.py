@@ -76,6 +76,11 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
         return self.needs if self.budget is None else self.needs | {"text", "tokens"}
 
     @property
+    def reads_texts(self) -> bool:
+        """Whether it needs the texts of hits for more than an estimate of their tokens."""
+        return "text" in self.needs
+
+    @property
     def needs_hits(self) -> bool:
         """Whether it needs the hits themselves; all other metrics are functions of the judged table."""
         return bool(self.uses_hits or self.reads or self.budget)

@@ -55,6 +55,10 @@ class _Sized(Metric, frozen=True, kw_only=True):
     uses_hits = True
     needs: ClassVar[frozenset[str]] = frozenset({"tokens", "text"})
 
+    @property
+    def reads_texts(self) -> bool:
+        return False
+
     def lacks(self, judged: Judged) -> str | None:
         return None if judged.hits is None or _says_size(judged) else _NO_SIZE
 
@@ -164,6 +168,10 @@ class RedundantTokens(Novelty, _Sized, frozen=True, kw_only=True):
     name = "redundant_tokens"
     direction: ClassVar[Direction] = "lower"
     needs: ClassVar[frozenset[str]] = frozenset({"tokens", "text"})
+
+    @property
+    def reads_texts(self) -> bool:
+        return True
 
     def score(self, judged: Judged) -> Floats:
         if judged.hits is None:
