@@ -84,7 +84,7 @@ def opened(picture: Picture, browser: Browser, url: str, **cookies: str) -> Iter
 
 
 def check(picture: Picture, page: Page) -> None:
-    """The page shows what the picture is about, and the files are there. If pictures are to be taken, takes it first."""
+    """The page shows what the picture is about, and the files are there. Takes it first if pictures are to be taken."""
     begins = page.locator(picture.top).first.bounding_box()
     assert begins is not None
     top = max(begins["y"] - _MARGIN, 0) if picture.top != "body" else 0
