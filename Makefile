@@ -7,7 +7,7 @@ SET_UP := pyproject.toml constraints.txt
 ENGINES := .venv-engines
 ENGINE_PIP = $(ENGINES)/bin/python -m pip --disable-pip-version-check install --constraint constraints-engines.txt $(QUIET)
 
-.PHONY: demo demo-one demo-two test test-engines golden native fuzz fuzz-native browser java check docs docs-site docs-serve bench bench-quick runs clean
+.PHONY: demo demo-one demo-two test test-engines golden pictures native fuzz fuzz-native browser java check docs docs-site docs-serve bench bench-quick runs clean
 
 # The whole loop on the demo set: run two retrievers, score, compare, judge. Prints each command before its output.
 SET := examples/helpdesk
@@ -50,6 +50,10 @@ test-engines: $(ENGINES)/.installed
 golden: .venv/.frameworks
 	KARAT_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -n auto --dist loadfile \
 	$$(grep -rlE --include='test_*.py' 'from golden import|KARAT_UPDATE_GOLDEN' tests)
+
+# Take the pictures of the docs again, from the demo set. Look at them before you commit them.
+pictures: .venv/.test browser
+	KARAT_TAKE_PICTURES=1 $(BIN)/python -m pytest -q tests/report/page/test_pictures.py tests/web/test_pictures.py
 
 # Compile the native reader. Without a C compiler, Karat reads with msgspec and polars only.
 native: .venv/.core

@@ -35,7 +35,6 @@ from karat.history.folder import FolderStore
 from karat.history.keep import keep_result
 from karat.history.rows import written
 from karat.history.store import Store
-from karat.results.kept_run import keep
 from karat.results.save import restore
 
 RUNS, READERS = 1_000, 100
@@ -86,9 +85,8 @@ def fill(store: Store, runs: int) -> None:
     # The sections of one report stand for all of them: to make a thousand would take longer than everything else.
     sections = keep_result(restore(made(0, SMALL).saved())).document.sections
     for number in range(runs):
-        run = made(number, SMALL)
         store.save(
-            keep(run.saved(), first_ranks=run.rows["first_rank"].to_list(), sections=sections),
+            made(number, SMALL, sections),
             branch=BRANCHES[number % len(BRANCHES)],
             tags=["nightly"] if number % 10 == 0 else [],
             saved_at=written(BEGIN + timedelta(hours=number)),
@@ -197,17 +195,22 @@ async def asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path
     return int(head.split(b" ", 2)[1])
 
 
+def family(process: int) -> list[int]:
+    """A process and those that it started."""
+    children = [path.read_text().split() for path in Path(f"/proc/{process}/task").glob("*/children")]
+    return [process, *(int(number) for numbers in children for number in numbers)]
+
+
 def resident(process: int) -> float:
-    """MB of memory of a process."""
-    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process}/status").read_text())
-    assert found is not None
-    return int(found[1]) / 1024
+    """MB of memory of a process and its children."""
+    told = [Path(f"/proc/{number}/status").read_text() for number in family(process)]
+    return sum(int(number) for text in told for number in re.findall(r"VmRSS:\s+(\d+)", text)) / 1024
 
 
 def busy(process: int) -> float:
-    """Seconds of the processor that a process has had."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Seconds of the processor that a process and its children have had."""
+    told = [Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split() for number in family(process)]
+    return sum(int(fields[11]) + int(fields[12]) for fields in told) / os.sysconf("SC_CLK_TCK")
 
 
 def report(rounds: dict[str, Round], runs: int, before: float) -> str:
@@ -219,7 +222,7 @@ def report(rounds: dict[str, Round], runs: int, before: float) -> str:
         targets.append(Target(f"requests, {name}", f"≥ {WANTED_RATE:g} a second", rate, one.rate >= WANTED_RATE))
     kinds = list(next(iter(rounds.values())).kinds)
     requests = sum(len(one.times) for one in rounds.values())
-    how = f"{READERS} readers in one process, the server in another, {requests:,} requests; processor: for one request"
+    how = f"{READERS} readers in one process, the server in others, {requests:,} requests; processor: for one request"
     parts = [
         "# Benchmarks: many readers of the dashboard",
         f"Written by `benchmarks/dashboard_speed.py`: {runs:,} runs of {SMALL} queries, {len(METRICS)} metrics each.",

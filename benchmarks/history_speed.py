@@ -15,7 +15,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -126,7 +126,7 @@ def triage_of(run: KeptRun, cases: list[Case]) -> dict[str, Any]:
     return msgspec.to_builtins(found)
 
 
-def made(number: int, queries: int) -> KeptRun:
+def made(number: int, queries: int, sections: Sequence[Any] = ()) -> KeptRun:
     random = np.random.default_rng(number)
     values = random.beta(2, 1, (len(METRICS), queries)).round(3)
     names = [f"q{i:06}" for i in range(queries)]
@@ -151,7 +151,7 @@ def made(number: int, queries: int) -> KeptRun:
         attributes={"language": [f"l{i % 5}" for i in range(queries)]},
         definitions=dict.fromkeys(METRICS, 1),
     )
-    return keep(saved, first_ranks=random.integers(1, 20, queries).tolist())
+    return keep(saved, first_ranks=random.integers(1, 20, queries).tolist(), sections=sections)
 
 
 def measure_hits(store: Store, queries: int, repeats: int) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -153,3 +154,53 @@ def test_problems_are_not_kept(counting: Any, counted: list[Counted], store: Sto
     assert counting.ask("GET", "/runs/later").status == 404
     store.save(made_run(9), tags=["later"])
     assert counting.ask("GET", "/runs/later").status == 200
+
+
+class Changing:
+    """A history far away that changes whenever it is asked, and says how often it was."""
+
+    is_near = False
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def state(self) -> str:
+        self.asked += 1
+        return str(self.asked)
+
+
+def test_requests_at_the_same_time_share_what_is_read_and_made() -> None:
+    """Even if the history changes all the time: nobody waits for more than one page besides their own."""
+    history, made, finish = Changing(), list[str](), asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        made.append(scope["path"])
+        await finish.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": str(len(made)).encode()})
+
+    async def ask(remember: Remember) -> bytes:
+        said: list[Any] = []
+
+        async def send(message: Any) -> None:
+            said.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": "/runs", "query_string": b""}
+        await remember(scope, None, send)  # type: ignore[arg-type]
+        return bytes(said[-1]["body"])
+
+    async def all_of_them() -> list[bytes]:
+        remember = Remember(app, history)  # type: ignore[arg-type]
+        first = asyncio.ensure_future(ask(remember))
+        while not made:
+            await asyncio.sleep(0)
+        others = [asyncio.ensure_future(ask(remember)) for _ in range(20)]
+        while history.asked < 2:  # one read for all of them
+            await asyncio.sleep(0)
+        finish.set()
+        return [await first, *await asyncio.gather(*others)]
+
+    shown = asyncio.run(all_of_them())
+    assert len(made) == 2
+    assert history.asked <= 3
+    assert shown == [b"1", *[b"2"] * 20]  # none of them has the page that was begun before they came

@@ -168,8 +168,13 @@ def score_frame(
 def score_columns(store: Store, run_id: str, metrics: Sequence[str]) -> dict[str, Floats]:
     """The scores of all queries; not a number where a metric is undefined."""
     with _scanned(store, run_id) as table:
-        names = _names(run_id, table)
-        rows = table.rows([_score(metric, names) for metric in metrics])
+        try:
+            rows = table.rows([SCORE + metric for metric in metrics])
+        except UnreadableParquet:
+            names = _names(run_id, table)
+            for metric in metrics:
+                _score(metric, names)  # names one that is unknown
+            raise
         return {metric: rows[SCORE + metric].cast(float).to_numpy() for metric in metrics}
 
 

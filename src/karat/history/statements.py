@@ -254,6 +254,16 @@ def select_newest(connection: Connection, only: Filter, limit: int) -> tuple[lis
     return connection.execute(statement, [*values, limit]).fetchall(), int(total)
 
 
+def has_branch(connection: Connection, only: Filter, branch: str, *, others: bool = False) -> bool:
+    """Whether there are runs of a branch; or of others, or without one."""
+    conditions, values = conditions_of(only)
+    if not _storable(values):
+        return False
+    conditions.append("(branch <> ? OR branch IS NULL)" if others else "branch = ?")
+    statement = f"SELECT 1 FROM runs WHERE {' AND '.join(conditions)} LIMIT 1"
+    return bool(connection.execute(statement, [*values, branch]).fetchall())
+
+
 def runs_by_branch(connection: Connection, only: Filter) -> list[tuple[str | None, int]]:
     """Branches with their number of runs, most first."""
     conditions, values = conditions_of(only)

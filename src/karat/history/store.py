@@ -41,7 +41,7 @@ from karat.history.rows import (
     measures_of,
     now,
 )
-from karat.history.sorting import Sort, count_runs, known_metrics, select_sorted
+from karat.history.sorting import Sort, count_runs, distinct, select_sorted
 from karat.history.statements import CURRENT, VERSIONS, Connection, is_storable
 from karat.history.texts import remove_unused
 from karat.results.kept_run import KeptRun, RunDocument, read_document, read_kept
@@ -171,20 +171,24 @@ class Store(Changes):
 
     def find(self, reference: str) -> str:
         """Resolves a pin, a tag (its newest run), `latest`, or an id or its beginning to the id of a run."""
+        with self.transaction() as connection:
+            return self._find(connection, reference)
+
+    def _find(self, connection: Connection, reference: str) -> str:
         if not is_storable(reference):
             raise NotThere("run in the history", reference, (), hint="`karat history list` shows all runs")
-        with self.transaction() as connection:
-            pins, order = sql.all_pins(connection), "ORDER BY saved_at DESC, id DESC LIMIT 1"
-            if reference == LATEST:
-                ids = connection.execute(f"SELECT id FROM runs WHERE {sql.LIVE} {order}").fetchall()
-            elif found := [(pin.run_id,) for pin in pins if pin.name == reference]:
-                ids = found
-            else:
-                tagged = f"SELECT id FROM runs JOIN tags ON run_id = id WHERE tag = ? AND {sql.LIVE} {order}"
-                ids = connection.execute(tagged, (reference,)).fetchall()
-            if not ids and _ID.fullmatch(reference):
-                near = f"SELECT id FROM runs WHERE id >= ? AND id < ? AND {sql.LIVE} ORDER BY id LIMIT 4"
-                ids = connection.execute(near, (reference, reference + "g")).fetchall()
+        pins, order = sql.all_pins(connection), "ORDER BY saved_at DESC, id DESC LIMIT 1"
+        if reference == LATEST:
+            ids = connection.execute(f"SELECT id FROM runs WHERE {sql.LIVE} {order}").fetchall()
+        elif found := [(pin.run_id,) for pin in pins if pin.name == reference]:
+            ids = found
+        else:
+            # A range, because PostgreSQL's plan for any value of `tag = ?` reads all runs if one tag is frequent.
+            tagged = f"SELECT id FROM runs JOIN tags ON run_id = id WHERE tag BETWEEN ? AND ? AND {sql.LIVE} {order}"
+            ids = connection.execute(tagged, (reference, reference)).fetchall()
+        if not ids and _ID.fullmatch(reference):
+            near = f"SELECT id FROM runs WHERE id >= ? AND id < ? AND {sql.LIVE} ORDER BY id LIMIT 4"
+            ids = connection.execute(near, (reference, reference + "g")).fetchall()
         if len(ids) > 1:
             shown = ", ".join(short(row[0], 16) for row in ids[:3])
             raise ConfigError(
@@ -197,9 +201,8 @@ class Store(Changes):
 
     def run_version(self, reference: str) -> str:
         """A value that changes with every write about the run of a reference, and with every pin."""
-        run_id = self.find(reference)
         with self.transaction() as connection:
-            return sql.run_version(connection, run_id)
+            return sql.run_version(connection, self._find(connection, reference))
 
     def runs(
         self, only: Filter | None = None, *, limit: int = _PAGE, after: str | None = None, sort: Sort = _NEWEST
@@ -277,33 +280,25 @@ class Store(Changes):
 
     def choices(self) -> Choices:
         with self.transaction() as connection:
-
-            def distinct(column: str, table: str) -> list[str]:
-                live = (
-                    sql.LIVE if table == "runs" else "run_id NOT IN (SELECT id FROM runs WHERE deleted_at IS NOT NULL)"
-                )
-                statement = (
-                    f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL AND {live} ORDER BY {column}"
-                )
-                return [row[0] for row in connection.execute(statement).fetchall()]
-
+            not_deleted = "run_id NOT IN (SELECT id FROM runs WHERE deleted_at IS NOT NULL)"
             return Choices(
-                systems=distinct("system", "runs"),
-                branches=distinct("branch", "runs"),
-                tags=distinct("tag", "tags"),
-                datasets=distinct("dataset", "runs"),
-                authors=distinct("author", "runs"),
-                metrics=known_metrics(connection),
+                systems=distinct(connection, "system", "runs", sql.LIVE),
+                branches=distinct(connection, "branch", "runs", sql.LIVE),
+                tags=distinct(connection, "tag", "tags", not_deleted),
+                datasets=distinct(connection, "dataset", "runs", sql.LIVE),
+                authors=distinct(connection, "author", "runs", sql.LIVE),
+                metrics=distinct(connection, "metric", "means"),
             )
 
     def main_branch(self, only: Filter | None = None) -> str | None:
         """The branch for a trend of these runs: the usual default branch, or the one with the most runs. None if there
         is only one, or if most runs have no branch."""
         with self.transaction() as connection:
-            found = sql.runs_by_branch(connection, only or Filter())
-        names = [branch for branch, _ in found]
-        usual = next((name for name in _DEFAULT_BRANCHES if name in names), None)
-        return usual or names[0] if len(names) > 1 else None
+            for usual in _DEFAULT_BRANCHES:  # without counting
+                if sql.has_branch(connection, only or Filter(), usual):
+                    return usual if sql.has_branch(connection, only or Filter(), usual, others=True) else None
+            names = [branch for branch, _ in sql.runs_by_branch(connection, only or Filter())]
+        return names[0] if len(names) > 1 else None
 
     def count(self, only: Filter | None = None) -> int:
         with self.transaction() as connection:

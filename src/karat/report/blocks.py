@@ -193,7 +193,7 @@ class Verdict(msgspec.Struct, frozen=True, tag="verdict"):
     to: Sequence[str] = ()  # the section that explains it: the first of these names that exists
 
 
-MOVED = "rank"  # fact of a line: its ranks in two runs
+MOVED = "rank"  # fact of a line: its ranks in two runs, in words
 
 
 class Line(msgspec.Struct, frozen=True):

@@ -208,7 +208,7 @@ def agreement_report(found: Agreement, closed: Container[tuple[str, str]] = ()) 
     counts = (count("labels"), count("without a grade"))
     rows: list[list[Cell]] = [[one.name, one.kind, one.labels, one.missing, one.mean_grade] for one in found.annotators]
     who = table(["annotator", "kind", *counts, Column("mean grade", "score")], rows)
-    sections = [Section("annotators", "Annotators", [who])]
+    sections = [Section("annotators", "Annotators", [who if rows else Text("There are no labels yet.")])]
     sections.append(Section("agreement", "Agreement", _agreement(found)))
     if found.conflicts:
         sections.append(Section("conflicts", "Disagreements", _conflicts(found, closed)))

@@ -199,7 +199,7 @@ def _both_golds(before: Case, after: Case, names: Sequence[str]) -> list[Listing
         return [msgspec.structs.replace(_wanted(side), title=f"should be found: {name}") for side, name in golds]
     ranks = {item.id: item.rank for item in before.gold}
     listing = _wanted(after)
-    places = {item.id: f"{_place(ranks[item.id])} → {_place(item.rank)}" for item in after.gold}
+    places = {item.id: _moved_words(ranks[item.id], item.rank) for item in after.gold}
     lines = [
         msgspec.structs.replace(line, facts={"grade": line.facts["grade"], MOVED: places[line.id]})
         for line in listing.lines
@@ -215,8 +215,14 @@ def _cut(line: Line) -> Line:
     return msgspec.structs.replace(line, text=shorter.text, marks=shorter.marks)
 
 
-def _place(rank: int | None) -> str:
-    return "missing" if rank is None else str(rank)
+def _moved_words(before: int | None, after: int | None) -> str:
+    """
+    >>> _moved_words(3, 1), _moved_words(None, 9), _moved_words(4, None), _moved_words(None, None), _moved_words(2, 2)
+    ('rank 3 → 1', 'entered at 9', 'left, was 4', 'in neither list', 'rank 2')
+    """
+    if before is None or after is None:
+        return f"entered at {after}" if after else f"left, was {before}" if before else "in neither list"
+    return f"rank {after}" if before == after else f"rank {before} → {after}"
 
 
 def _moved(hits: Sequence[ShownHit], old: dict[str, int], new: dict[str, int]) -> list[Line]:
@@ -228,7 +234,7 @@ def _moved(hits: Sequence[ShownHit], old: dict[str, int], new: dict[str, int]) -
 
 
 def _with_ranks(line: Line, before: int | None, after: int | None) -> Line:
-    said = "entered" if before is None else "left" if after is None else f"{before} → {after}"
+    said = "entered" if before is None else "left" if after is None else _moved_words(before, after)
     return msgspec.structs.replace(line, facts={**line.facts, MOVED: said})
 
 
@@ -245,7 +251,13 @@ def _movement(old: dict[str, int], new: dict[str, int]) -> str:
 
 
 def _outcome(before: Case, after: Case) -> str:
-    return after.kind if before.kind == after.kind else f"{before.kind} → {after.kind}"
+    """How the scores of both runs changed."""
+    pairs = [(before.scores.get(name), score) for name, score in after.scores.items()]
+    known = [(old, new) for old, new in pairs if old is not None and new is not None]
+    gained, lost = any(new > old for old, new in known), any(new < old for old, new in known)
+    if gained and lost:
+        return "some scores gained, some lost"
+    return "gained" if gained else "lost" if lost else "same scores" if known else ""
 
 
 def _tags(tags: dict[str, str]) -> dict[str, str]:

@@ -127,7 +127,7 @@ def _agreement(visit: Visit, pool: PoolAtDesk, asked: Any = None, body: None = N
 def _calibration(visit: Visit, pool: PoolAtDesk, asked: Any = None, body: None = None) -> Calibration:
     desk, judged = visit.desk, visit.desk.judged(pool)
     if not judged.graded():
-        hint = "label the pool with `karat labels judge`, then pass the file with `karat serve --judge FILE`"
+        hint = "label the pool with `karat labels judge`, then start the server with `--labels FILE`"
         raise ConfigError("no judge has labelled this pool", code="no-labels", hint=hint)
     return calibrate(judged, desk.labels(pool, "human"), pool=list(pool.entries.values()), highest=desk.highest)
 
@@ -305,7 +305,8 @@ def calibration_page(visit: Visit, pool: PoolAtDesk, request: Request, form: For
     try:
         report = calibration_report(_calibration(visit, pool))
     except KaratError as error:
-        said: list[Block] = [Text(str(error).replace("\nhint: ", ". "), "warning")]
+        parts = str(error).split("\nhint: ")
+        said: list[Block] = [Text(". ".join(part[:1].upper() + part[1:] for part in parts) + ".", "warning")]
         sections = [Section("rates", "No calibration yet", said)]
     else:
         told = [_without_pairs(section) if section.name == "next" else section for section in report.sections]

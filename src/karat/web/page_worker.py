@@ -46,6 +46,7 @@ def main() -> None:
         keep_secret(secret)
     read_here()
     with open_store(first["store"]) as store:
+        store.label = first["label"]
         for route in ("/runs/{run}", "/runs/{run}/queries"):  # loads what the first page would
             _made(store, {"route": route, "path": route, "query": "", "run": LATEST, "visitor": None, "role": "admin"})
         answer_requests(lambda asked, _: _made(store, asked), requests, answers)

@@ -35,7 +35,9 @@ class PageWorkers:
     """The processes of one server; `start` comes first."""
 
     def __init__(self, store: Store) -> None:
-        self._first = json.dumps({"store": store.address, "secrets": kept_secrets()}).encode() + b"\n"
+        self._first = (
+            json.dumps({"store": store.address, "label": store.label, "secrets": kept_secrets()}).encode() + b"\n"
+        )
         self._usual = _Team(self._first, min(max(os.cpu_count() or 1, _FEWEST), _MOST))
         self._slow = _Team(self._first, 1)
 

@@ -11,6 +11,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import TypeVar
 
 from markupsafe import escape
@@ -40,9 +41,11 @@ _MARK = f"visitor{secrets.token_hex(16)}"
 
 @dataclass
 class Kept:
-    """A cached response. `state`: of the history when it was made or last validated; `version`: of its run."""
+    """A cached response. `state`: of the history when it was made or last validated; `since`: which request that was
+    for; `version`: of its run."""
 
     state: str
+    since: int
     version: str | None
     start: Message
     body: bytes  # compressed
@@ -50,6 +53,32 @@ class Kept:
     @property
     def size(self) -> int:
         return len(self.body) + _EACH
+
+
+class SharedState:
+    """The state of the history, read once for all requests that ask for it at the same time.
+
+    A request may use only what was read after it came: a page must show what was written before. So requests that come
+    during a read share the next one.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._reading: asyncio.Future[str] | None = None
+        self._next: asyncio.Future[str] | None = None
+
+    async def read(self) -> str:
+        if self._store.is_near:
+            return self._store.state()
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._after(self._reading))
+        return await asyncio.shield(self._next)  # others may wait for it
+
+    async def _after(self, before: asyncio.Future[str] | None) -> str:
+        if before is not None:
+            await asyncio.wait([before])
+        self._reading, self._next = self._next, None
+        return await run_in_threadpool(self._store.state)
 
 
 class Remember:
@@ -60,10 +89,12 @@ class Remember:
     ) -> None:
         """`personal`: whether a page shows more than the history, such as the visitor's own labels."""
         self._app, self._store, self._most, self._personal = app, store, most, personal or (lambda scope: False)
+        self._state = SharedState(store)
         self._kept: OrderedDict[_Key, Kept] = OrderedDict()
         self._ready: OrderedDict[_Key, bytes] = OrderedDict()
         self._size = self._ready_size = 0
         self._working: dict[_Key, asyncio.Future[None]] = {}
+        self._requests = count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "GET" or not _is_kept(scope["path"]) or self._personal(scope):
@@ -71,10 +102,16 @@ class Remember:
             return
         name = VISITOR.get()
         key = (scope["path"], scope["query_string"], None if name is None else bool(name), ROLE.get())
+        came = next(self._requests)
         while True:
+            found = self._kept.get(key)
+            if found is not None and found.since > came:  # made while this request waited
+                await _send(found.start, self._body(key, found), name, send)
+                return
+            since = next(self._requests)
             try:
-                state = await self._asked(self._store.state)
-                found = await self._still_right(key, state)
+                state = await self._state.read()
+                found = await self._still_right(key, state, since)
             except KaratError:  # the application reports the error
                 await self._app(scope, receive, send)
                 return
@@ -86,13 +123,15 @@ class Remember:
             await asyncio.wait([self._working[key]])  # another request is making it
         self._working[key] = asyncio.get_running_loop().create_future()
         try:
-            start, body = await self._made(key, state, scope, receive)
+            start, body = await self._made(key, state, since, scope, receive)
         finally:
             self._working.pop(key).set_result(None)
         if start is not None:
             await _send(start, body, name, send)
 
-    async def _made(self, key: _Key, state: str, scope: Scope, receive: Receive) -> tuple[Message | None, bytes]:
+    async def _made(
+        self, key: _Key, state: str, since: int, scope: Scope, receive: Receive
+    ) -> tuple[Message | None, bytes]:
         """Calls the application. State and version are read first, so a write in between invalidates the response."""
         version = await self._version(key)
         said: list[Message] = []
@@ -107,17 +146,17 @@ class Remember:
             return None, b""
         body = b"".join(message.get("body", b"") for message in said[1:])
         if said[0]["status"] == 200 and len(body) <= _LARGEST:
-            self._keep(key, Kept(state, version, said[0], zlib.compress(body, 1)))
+            self._keep(key, Kept(state, since, version, said[0], zlib.compress(body, 1)))
         return said[0], body
 
-    async def _still_right(self, key: _Key, state: str) -> Kept | None:
+    async def _still_right(self, key: _Key, state: str, since: int) -> Kept | None:
         found = self._kept.get(key)
         if found is None:
             return None
         if found.state != state:
             if found.version is None or found.version != await self._version(key):
                 return None
-            found.state = state
+            found.state, found.since = state, since
         if key in self._kept:
             self._kept.move_to_end(key)
         return found

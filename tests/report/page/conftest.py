@@ -42,11 +42,11 @@ class Pages:
 
     hostile = HOSTILE
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, whole: bool = False) -> None:
         self.folder = folder
         demo = folder / DEMO
         shutil.copytree(ROOT / DEMO, demo)
-        for file in (folder / name for name in (BM25, RERANK, GOLD)):
+        for file in () if whole else (folder / name for name in (BM25, RERANK, GOLD)):
             file.write_text("".join(file.read_text().splitlines(keepends=True)[2::EVERY]))
 
     def __getitem__(self, name: str) -> Path:

@@ -272,7 +272,11 @@ def _line(line: Line, only: str | None) -> str:
     look it up. An id that is not shown unchanged has no tabs and is not looked up."""
     gap, name = ("\t", line.id) if is_verbatim(line.id) else (" ", short_name(line.id))
     before = f" {safe(write_cell(line.facts[only], 'text'), _CELL)}" if only in line.facts else ""
-    others = [f"{n} {write_cell(v, 'text')}" for n, v in line.facts.items() if n != only and v is not None]
+    others = [
+        str(v) if n == MOVED else f"{n} {write_cell(v, 'text')}"
+        for n, v in line.facts.items()
+        if n != only and v is not None
+    ]
     after = f"{gap}{safe(', '.join(others), _CELL)}" if others else ""
     text = f"<p>{marked(line.text, line.marks)}" if line.text else ""
     return f"{before}{gap}{safe(name)}{after}{text}"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from karat.errors import ConfigError
 from karat.history.keep import shown_case
 from karat.history.queries import QueryHistory, QueryPoint, case_of, query_over_time
-from karat.history.records import MOST_SIDES
+from karat.history.records import MOST_SIDES, record_of
 from karat.history.report import day, leading
 from karat.history.rows import RunRow
 from karat.history.store import Store, short
@@ -117,6 +118,7 @@ def _of_runs(store: Store, runs: Sequence[RunRow], query_id: str) -> list[Sectio
     labels = _labels(runs)
     both = [case for case in cases if case is not None]
     if len(both) == MOST_SIDES:
+        both = [_with_key_scores(store, case, run, runs[-1]) for case, run in zip(both, runs, strict=True)]
         blocks: list[Block] = [Text(SIGNS, "note"), sides_example(both[0], both[1], labels), *_word_search(both)]
         return [Section("hits", "Side by side", blocks)]
     sections = []
@@ -126,6 +128,16 @@ def _of_runs(store: Store, runs: Sequence[RunRow], query_id: str) -> list[Sectio
         shown: list[Block] = [Text(lacking)] if case is None else _shown(store, run.id, case)
         sections.append(Section(f"hits{number}", title, shown))
     return sections
+
+
+def _with_key_scores(store: Store, case: Case, run: RunRow, of: RunRow) -> Case:
+    """The query with its scores by the key metrics of a run. Runs of earlier versions keep them in another place."""
+    record = record_of(store, run.id, case.query_id, texts=False).record
+    if record is None:
+        return case
+    names = [str(metric) for metric in leading([of])[:SHOWN] if metric.direction == "higher"]
+    scores = {name: record.scores[name] for name in names if name in record.scores}
+    return msgspec.structs.replace(case, scores=scores or case.scores)
 
 
 def _shown(store: Store, run_id: str, case: Case) -> list[Block]:

@@ -20,6 +20,7 @@ from karat.web.api import ListRuns
 from karat.web.page import asked_of, kept_verdicts, link, page
 
 _STYLES = 6  # of lines in a chart
+_ROWS = 50  # runs below the chart; the list of runs has all of them
 _LINES: tuple[tuple[Lines, str], ...] = (("branch", "branches"), ("system", "systems"))
 
 
@@ -57,8 +58,10 @@ def trend_page(store: Store, request: Request) -> Response:
         gold_sets=several_gold_sets(points),
         rows=[
             (p, written(p.measure.mean, metric.unit), interval(p.measure.low, p.measure.high, metric.unit))
-            for p in reversed(points)
+            for p in points[: -_ROWS - 1 : -1]
         ],
+        points=len(points),
+        listed=link("/runs", request, branch=asked.branch, columns=str(metric), metric=None, segment=None, lines=None),
         lines=request.query_params.get("lines"),
         kinds=_LINES,
         sections=_trend_sections(store, str(metric), segment, points, lines),
