@@ -28,6 +28,7 @@ from unittest.mock import patch
 import click
 import yaml
 
+_ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^( *)```(.*)$")
 _NOT_RUN = re.compile(r"^ *<!-- not run: (.+) -->$")
 _TITLE = re.compile(r'title="([^"]+)"')
@@ -43,6 +44,7 @@ CANNOT_RUN = {
     "karat history push": "needs a server elsewhere",
     "karat send": "needs a server elsewhere",
     "pip install": "installs packages",
+    "make ": "works on the checkout",
     "--engine spark": "needs Spark",
     "--send ": "needs a server elsewhere",
 }
@@ -187,17 +189,22 @@ def typed_in(command: str) -> tuple[int, str]:
         os.chdir(words[1])
         return 0, ""
     if any(part in command for part in CANNOT_RUN) and "--dry-run" not in words:
-        wrong = unknown(words[1:]) if words[0] == "karat" else []
+        wrong = {"karat": unknown, "make": no_targets}.get(words[0], lambda _: [])(words[1:])
         return (2 if wrong else 0), "\n".join(wrong)
     if not re.search(r"[|<>&;`]|\$", re.sub(r"'[^']*'", "", command.partition(" #")[0])):
         if words[0] == "karat":
-            return _in_process(words)
+            return _in_process([found for word in words for found in _expanded(word)])
         if words[0] == "python" and len(words) > 1 and words[1].endswith(".py"):
             return _in_process(words[1:], script=True)
     if words[0] not in HARMLESS or re.search(r"[|<>&;`]|\$\(", command) or _ABROAD.search(command):
         raise ValueError(f"not a command that tests run: {command}; mark the block as not run")
     done = subprocess.run(["sh", "-c", command], stdout=-1, stderr=subprocess.STDOUT, text=True, check=False)
     return done.returncode, done.stdout
+
+
+def _expanded(word: str) -> list[str]:
+    """As a shell does it: `runs/*.jsonl` is every such file."""
+    return sorted(map(str, Path().glob(word))) if re.fullmatch(r"[\w/.]*\*[\w/.]*", word) else [word]
 
 
 def _in_process(words: list[str], script: bool = False) -> tuple[int, str]:
@@ -293,6 +300,16 @@ def _typed(text: str) -> Iterator[str]:
         typed = line.strip().removeprefix("$ ").removeprefix("- run: ").removeprefix("- ")
         if typed.startswith("karat "):
             yield typed
+
+
+def no_targets(words: Iterable[str]) -> list[str]:
+    """Targets that the Makefile does not have.
+
+    >>> no_targets(["demo"]), no_targets(["damo"])
+    ([], ['no target damo'])
+    """
+    targets = re.findall(r"^([a-z-]+):", (_ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    return [f"no target {word}" for word in words if "=" not in word and word not in targets]
 
 
 def unknown(words: Iterable[str]) -> list[str]:

@@ -28,6 +28,12 @@ def write_usual(folder: Path) -> None:
     _write(folder / "routed.jsonl", [{**line, "route": ("faq", "web")[at % 2]} for at, line in enumerate(old)])
     for name in ("small_corpus", "large_corpus"):
         (folder / f"{name}.jsonl").write_bytes((_DEMO / "corpus.jsonl").read_bytes())
+    steps = [
+        {"query_id": line["query_id"], "steps": [{"topk": line["topk"][:3]}, {"topk": line["topk"][3:6]}]}
+        for line in old
+    ]
+    _write(folder / "agent.jsonl", steps)
+    _write(folder / "log.jsonl", [shown for line in old for shown in _shown(line)])
     (folder / "runs").mkdir()
     _write(folder / "runs" / "a.jsonl", old)
     _write(folder / "runs" / "b.jsonl", new)
@@ -79,6 +85,16 @@ def _answer(line: dict[str, Any], texts: dict[str, str]) -> dict[str, Any]:
     more = {"tenant": "north", "expires": "2030-01-01"}
     hits = [{**hit, **more, "text": texts[hit["chunk_id"]]} for hit in line["topk"]]
     return {**line, "topk": hits, "raw": line.get("raw", [])[:10]}
+
+
+def _shown(line: dict[str, Any]) -> list[dict[str, Any]]:
+    """What people saw and clicked: the same list four times, in turn from the top."""
+    chunks = [hit["chunk_id"] for hit in line["topk"][:5]]
+    lists = [chunks[at:] + chunks[:at] for at in range(4)]
+    return [
+        {"query_id": line["query_id"], "shown": shown, "clicked": [chunks[at % 2]], "session": f"s{at}"}
+        for at, shown in enumerate(lists)
+    ]
 
 
 def _write(path: Path, records: list[dict[str, Any]]) -> None:
