@@ -91,6 +91,7 @@ docs: .venv/.core
 	$(BIN)/karat metrics --markdown > docs/metrics.md
 	$(BIN)/python -m karat.results.diagnosis docs/diagnosis.md
 	$(BIN)/python -m karat.schemas
+	$(BIN)/python tools/drawings.py
 
 # The documentation as a site, in site/; needs no network once it is set up.
 SITE := .venv-site

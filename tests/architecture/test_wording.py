@@ -134,7 +134,8 @@ def codes() -> dict[str, str]:
     """Every code that is given in the package, and a file that gives it."""
     found: dict[str, str] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "code=" in text else ():
             if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
                 found.setdefault(str(node.value.value), str(path.relative_to(PACKAGE)))
     return found
