@@ -7,7 +7,7 @@ SET_UP := pyproject.toml constraints.txt
 ENGINES := .venv-engines
 ENGINE_PIP = $(ENGINES)/bin/python -m pip --disable-pip-version-check install --constraint constraints-engines.txt $(QUIET)
 
-.PHONY: demo demo-one demo-two test test-engines golden pictures native fuzz fuzz-native browser java check docs docs-site docs-serve bench bench-quick runs clean
+.PHONY: demo demo-one demo-two test test-engines golden pictures native fuzz fuzz-native browser java check docs docs-site docs-serve bench bench-quick runs release clean
 
 # The whole loop on the demo set: run two retrievers, score, compare, judge. Prints each command before its output.
 SET := examples/helpdesk
@@ -95,6 +95,7 @@ docs: .venv/.core
 	$(BIN)/karat metrics --markdown > docs/metrics.md
 	$(BIN)/python -m karat.results.diagnosis docs/diagnosis.md
 	$(BIN)/python -m karat.schemas
+	$(BIN)/python tools/drawings.py
 
 # The documentation as a site, in site/; needs no network once it is set up.
 SITE := .venv-site
@@ -104,6 +105,10 @@ docs-site: $(SITE)/.installed
 
 docs-serve: $(SITE)/.installed
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m mkdocs serve
+
+# Wheels, source archive and checksums, in dist/. Uploads nothing; RELEASE=--dry-run keeps nothing either.
+release: .venv/.test
+	$(BIN)/python tools/release.py $(RELEASE)
 
 # Make the demo set's run logs again with real retrievers.
 runs: .venv/.test

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from chat_server import ChatServer
 from doc_pages import CANNOT_RUN, Session, blocks, typed_in
+from doc_servers import model
 from usual_files import write_usual
 
 import karat
@@ -22,27 +25,13 @@ WITHOUT = {"docs/retrievers.md": ["bm25.jsonl"]}  # files that a page makes itse
 
 # Why a block may not be run: `<!-- not run: REASON -->`. As few as possible.
 REASONS = {
-    "asks a model",
-    "asks for keys",
+    "asks for keys",  # tests/labels press them
     "installs packages",
     "needs a repository on GitHub",
-    "needs Spark",  # those of the guide run in tests/scoring/engines/test_spark.py
-    "starts a server",
-}
-
-# Pages that do not run yet, and why. A page that runs must leave the list, so it only gets shorter.
-NOT_YET = {
-    "README.md": "the demo runs in tests/test_docs.py; the list of commands needs a model, a server and clicks",
-    "docs/architecture.md": "a drawing, not code",
-    "docs/dashboard.md": "calls a running server with curl",
-    "docs/deploy.md": "needs Docker, systemd and Slack",
-    "docs/formats.md": "needs traces and files of other tools, which tests/formats have",
-    "docs/history.md": "names a run by its id, which is made up",
-    "docs/judge.md": "asks a model; tests/llm has one that answers",
-    "docs/labels.md": "needs labels that follow from one another; tests/labels have them",
-    "docs/paraphrases.md": "needs its own gold set; runs in tests/test_docs.py",
-    "docs/scale.md": "needs Spark; guides/spark.md has the same code",
-    "docs/sending.md": "needs servers elsewhere; tests/sinks have some",
+    "needs a server elsewhere",  # tests/sinks have some
+    "needs root",
+    "needs Spark",  # run in tests/scoring/engines/test_spark.py, where a session is
+    "starts a server",  # which does not end; tests/web start many
 }
 
 
@@ -53,8 +42,17 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def asked() -> Iterator[ChatServer]:
+    server = model()
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def session(request: pytest.FixtureRequest, usual: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
+def session(
+    request: pytest.FixtureRequest, asked: ChatServer, usual: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Session:
     """A folder with the examples of the repository, and a terminal of 100 columns."""
     page: str = request.param
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -67,6 +65,8 @@ def session(request: pytest.FixtureRequest, usual: Path, tmp_path: Path, monkeyp
     for name in [*os.environ]:
         if re.match(r"(CI|GITHUB|GITLAB|KARAT_(BRANCH|STORE|TOKEN|LLM))(_|$)", name):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("OPENAI_BASE_URL", asked.url)
+    monkeypatch.setenv("KARAT_LLM_KEY", "key-of-these-tests")
     monkeypatch.setattr("click.core._detect_program_name", lambda: "karat")
     found = Session(page)
     if not page.startswith(COMPLETE):
@@ -78,22 +78,22 @@ def text_of(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("session", [page for page in PAGES if page not in NOT_YET], indirect=True)
+@pytest.mark.parametrize("session", PAGES, indirect=True)
 def test_a_page_prints_what_it_shows(session: Session) -> None:
     session.run_page(text_of(session.page))
     assert not session.wrong, "\n\n".join(session.wrong)
 
 
-@pytest.mark.parametrize("session", NOT_YET, indirect=True)
-def test_a_page_that_runs_leaves_the_list(session: Session) -> None:
-    session.run_page(text_of(session.page), until_wrong=True)
-    assert session.wrong, f"{session.page} runs: remove it from NOT_YET"
-
-
 def test_what_is_not_run_has_a_reason() -> None:
     given = {block.not_run for page in PAGES for block in blocks(text_of(page)) if block.not_run}
     assert given == REASONS
-    assert set(NOT_YET) <= set(PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_code_is_only_indented(page: str) -> None:
+    """It would not be run."""
+    outside = re.sub(r"^ *```.*?^ *```$", "", text_of(page), flags=re.M | re.S)
+    assert not re.findall(r"^    (?:\$ |karat |pip |make |import )", outside, re.M)
 
 
 @pytest.mark.parametrize("command", ["rm -r x", "cat /etc/hosts", "cp x ../y", "curl x", "echo a > b", "ls; pip list"])

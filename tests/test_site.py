@@ -20,15 +20,19 @@ from karat.errors import KaratError
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module")
-def site() -> Any:
-    spec = importlib.util.spec_from_file_location("karat_site", ROOT / "tools" / "site.py")
+def tool(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"karat_{name}", ROOT / "tools" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def site() -> Any:
+    return tool("site")
 
 
 def anchors(page: str) -> list[str]:
@@ -84,3 +88,24 @@ def test_every_page_is_in_the_navigation() -> None:
     assert len(listed) == len(set(listed))
     own = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
     assert {page for page in own if not page.startswith("decisions/")} <= set(listed)
+
+
+def test_drawings_are_current() -> None:
+    made = tool("drawings").drawings()
+    folder = ROOT / "docs" / "assets" / "drawings"
+    assert {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()} == made, "run `make docs`"
+    assert all(len(text) < 100_000 for text in made.values())
+
+
+def test_a_picture_has_two_schemes_and_says_what_it_shows(site: Any) -> None:
+    """On the site the switch decides which of the two is seen."""
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        text = page.read_text(encoding="utf-8")
+        found = site._PICTURE.findall(text)
+        assert len(found) == text.count("<picture>"), page
+        shown = site.pictures(text)
+        assert "<picture>" not in shown
+        for dark, light, alt in found:
+            assert dark == light.replace("-light.", "-dark.") != light
+            assert len(alt) > 20
+            assert f"![{alt}]({light}#only-light) ![{alt}]({dark}#only-dark)" in shown

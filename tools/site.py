@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import re
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 OUTSIDE = "project"  # folder of the site for files from outside docs/
 _LINK = re.compile(r"(\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?\)")
 _FENCE = re.compile(r"^(```|~~~)")
+_PICTURE = re.compile(r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img src="([^"]+)" alt="([^"]+)">\s*</picture>')
 _PUBLIC = ("karat", "karat.labels", "karat.systems", "karat.history", "karat.sinks")
 
 
@@ -59,8 +59,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Points links at the pages of the site."""
+    """Points links at the pages of the site, and shows the picture of the scheme that the reader chose."""
     own = page.file.src_uri
+    markdown = pictures(markdown)
     if own.startswith(("reference/", "decisions/index")):
         return markdown
     source = ROOT / (own.removeprefix(f"{OUTSIDE}/") if own.startswith(f"{OUTSIDE}/") else f"docs/{own}")
@@ -72,6 +73,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"{found[1]}{relpath(_place(target), str(PurePosixPath(own).parent))}{found[3] or ''})"
 
     return "\n".join(line if code else _LINK.sub(moved, line) for code, line in _lines(markdown))
+
+
+def pictures(markdown: str) -> str:
+    """`<picture>` follows the system; the theme follows its own switch, by the end of an address."""
+    return _PICTURE.sub(
+        lambda found: f"![{found[3]}]({found[2]}#only-light) ![{found[3]}]({found[1]}#only-dark)", markdown
+    )
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -190,9 +198,7 @@ def errors() -> str:
 def _codes() -> Iterator[str]:
     """Codes given where an error is raised, and those of classes of errors."""
     for path in (ROOT / "src" / "karat").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
-                yield str(node.value.value)
+        yield from re.findall(r'\bcode="([a-z0-9-]+)"', path.read_text(encoding="utf-8"))
     waiting: list[type[KaratError]] = [KaratError]
     while waiting:
         one = waiting.pop()

@@ -342,7 +342,7 @@ def test_help_all_of_groups_shows_every_command() -> None:
 
 def test_exit_codes_are_worded_once() -> None:
     words = "Exit codes: 0 success, 1 a gate failed, 2 could not judge (bad input or usage)."
-    files = [(ROOT / name).read_text() for name in ("README.md", "SKILL.md", "docs/gates.md")]
+    files = [(ROOT / name).read_text() for name in ("docs/questions.md", "SKILL.md", "docs/gates.md")]
     for text in (*files, karat("--help").stdout, karat("gate", "--help").stdout):
         assert words in " ".join(text.split())
 

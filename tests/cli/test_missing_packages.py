@@ -104,8 +104,8 @@ def test_what_goes_on_without_says_what_it_left_out(folder: Path, arguments: tup
     assert {extra for extra in ("baselines", "dense") if f"karat[{extra}]" in done.stdout + done.stderr} == extras
 
 
-def test_what_the_readme_calls_the_core_starts_without_any_extra(folder: Path) -> None:
-    table = (ROOT / "README.md").read_text().partition("| to use | install |")[2]
+def test_what_the_page_calls_the_core_starts_without_any_extra(folder: Path) -> None:
+    table = (ROOT / "docs" / "install.md").read_text().partition("| to use | install |")[2]
     (row,) = [line for line in table.splitlines() if line.endswith("| `pip install .` |")]
     core = [name.strip("` ") for name in row.split("|")[1].split(",")]
     assert "eval" in core

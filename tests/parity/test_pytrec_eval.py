@@ -151,7 +151,7 @@ def test_undefined_and_missing() -> None:
 
 
 def test_skipping_missing_queries_gives_their_average() -> None:
-    """As the README says: without -c trec_eval averages over the queries that the run has."""
+    """As docs/comparability.md says: without -c trec_eval averages over the queries that the run has."""
     gold = {**BOTH_SIDES.gold, "other": {"a": 1, "b": 1}}
     world = World(
         {**BOTH_SIDES.run, "other": {"a": 2.0}},

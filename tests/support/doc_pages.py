@@ -4,7 +4,8 @@
 - `console`: lines that begin with `$ ` are typed; what follows must be printed. `…` stands for lines that are left out.
 - `python` is run; a `text` block right after it must be what it prints.
 - `sh`, or no kind: each line is typed, if all are commands of Karat.
-- `json`, `jsonl` and `yaml` without a title must be valid.
+- `json`, `jsonl`, `yaml` and `toml` without a title must be valid.
+- `curl` asks the dashboard that the page started last; models are answered by one of the tests.
 - A block after `<!-- not run: REASON -->` is not run. Its Karat commands must still exist, with their options.
 """
 
@@ -19,6 +20,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
@@ -27,7 +29,9 @@ from unittest.mock import patch
 
 import click
 import yaml
+from doc_servers import LOCAL_MODEL, Dashboard
 
+_ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^( *)```(.*)$")
 _NOT_RUN = re.compile(r"^ *<!-- not run: (.+) -->$")
 _TITLE = re.compile(r'title="([^"]+)"')
@@ -38,11 +42,10 @@ CANNOT_RUN = {
     "karat serve": "it does not end",
     "karat mcp": "it does not end",
     "karat labels label": "asks for keys",
-    "karat labels judge": "asks a model",
-    "karat synthesize": "asks a model",
     "karat history push": "needs a server elsewhere",
     "karat send": "needs a server elsewhere",
     "pip install": "installs packages",
+    "make ": "works on the checkout",
     "--engine spark": "needs Spark",
     "--send ": "needs a server elsewhere",
 }
@@ -113,6 +116,8 @@ class Session:
     code: int = 0
     names: dict[str, object] = field(default_factory=lambda: {"__name__": "__main__"})
     printed: str = ""
+    served: str | None = None  # the dashboard that the page started last
+    dashboard: Dashboard | None = None
 
     def run(self, block: Block) -> None:
         where = f"{self.page}:{block.line}"
@@ -121,19 +126,20 @@ class Session:
         except Exception as error:
             self.wrong.append(f"{where}: {type(error).__name__}: {error}")
 
-    def run_page(self, markdown: str, until_wrong: bool = False) -> None:
-        """All blocks, or those up to the first that is wrong."""
+    def run_page(self, markdown: str) -> None:
         for block in blocks(markdown):
             self.run(block)
-            if until_wrong and self.wrong:
-                break
+        if self.dashboard is not None:
+            self.dashboard.close()
 
     def _run(self, block: Block, where: str) -> None:
         if block.not_run:
             self.wrong += [f"{where}: {wrong}" for wrong in mistyped(block)]
         elif block.kind == "console" or (block.kind in ("", "sh") and block.text.startswith("$ ")):
             self._console(block, where)
-        elif block.kind in ("", "sh") and all(line.startswith(("karat ", "pip ")) for line in _joined(block.text)):
+        elif block.kind in ("", "sh") and all(
+            line.startswith(("karat ", "pip ", "curl ")) for line in _joined(block.text)
+        ):
             self._console(replace(block, text="".join(f"$ {line}\n" for line in _joined(block.text))), where)
         elif block.title:
             path = Path(block.title)
@@ -156,6 +162,8 @@ class Session:
                 rest = rest[json.JSONDecoder().raw_decode(rest)[1] :].strip()
         elif block.kind == "yaml":
             yaml.safe_load(block.text)
+        elif block.kind == "toml":
+            tomllib.loads(block.text)
         else:
             self.wrong.append(
                 f"{where}: no way to run a block {block.kind!r}; give it a kind, or a title if it is a file"
@@ -169,12 +177,22 @@ class Session:
             if typed == "echo $?":
                 printed = f"{self.code}\n"
             else:
-                self.code, printed = typed_in(typed)
+                self.code, printed = self._typed(typed)
                 shown_next = at + 1 < len(commands) and commands[at + 1][0] == "echo $?"
                 if self.code and not shown_next and not (self.code == 1 and typed.startswith("karat gate")):
                     self.wrong.append(f"{where}: {typed}: exit code {self.code}\n{printed}")
             if shown and any(map(str.strip, shown)):
                 self.wrong += [f"{where}: {typed}: {wrong}" for wrong in differences(shown, printed)]
+
+    def _typed(self, command: str) -> tuple[int, str]:
+        """`karat serve` is started when something first asks it."""
+        if command.startswith("karat serve") and not command.startswith("karat serve users"):
+            self.served = command
+        elif command.startswith("curl "):
+            if self.dashboard is None:
+                self.dashboard = Dashboard(self.served or "karat serve")
+            return self.dashboard.curl(command)
+        return typed_in(command.replace(LOCAL_MODEL, os.environ.get("OPENAI_BASE_URL", LOCAL_MODEL)))
 
 
 def typed_in(command: str) -> tuple[int, str]:
@@ -187,17 +205,22 @@ def typed_in(command: str) -> tuple[int, str]:
         os.chdir(words[1])
         return 0, ""
     if any(part in command for part in CANNOT_RUN) and "--dry-run" not in words:
-        wrong = unknown(words[1:]) if words[0] == "karat" else []
+        wrong = {"karat": unknown, "make": no_targets}.get(words[0], lambda _: [])(words[1:])
         return (2 if wrong else 0), "\n".join(wrong)
     if not re.search(r"[|<>&;`]|\$", re.sub(r"'[^']*'", "", command.partition(" #")[0])):
         if words[0] == "karat":
-            return _in_process(words)
+            return _in_process([found for word in words for found in _expanded(word)])
         if words[0] == "python" and len(words) > 1 and words[1].endswith(".py"):
             return _in_process(words[1:], script=True)
     if words[0] not in HARMLESS or re.search(r"[|<>&;`]|\$\(", command) or _ABROAD.search(command):
         raise ValueError(f"not a command that tests run: {command}; mark the block as not run")
     done = subprocess.run(["sh", "-c", command], stdout=-1, stderr=subprocess.STDOUT, text=True, check=False)
     return done.returncode, done.stdout
+
+
+def _expanded(word: str) -> list[str]:
+    """As a shell does it: `runs/*.jsonl` is every such file."""
+    return sorted(map(str, Path().glob(word))) if re.fullmatch(r"[\w/.]*\*[\w/.]*", word) else [word]
 
 
 def _in_process(words: list[str], script: bool = False) -> tuple[int, str]:
@@ -293,6 +316,16 @@ def _typed(text: str) -> Iterator[str]:
         typed = line.strip().removeprefix("$ ").removeprefix("- run: ").removeprefix("- ")
         if typed.startswith("karat "):
             yield typed
+
+
+def no_targets(words: Iterable[str]) -> list[str]:
+    """Targets that the Makefile does not have.
+
+    >>> no_targets(["demo"]), no_targets(["damo"])
+    ([], ['no target damo'])
+    """
+    targets = re.findall(r"^([a-z-]+):", (_ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    return [f"no target {word}" for word in words if "=" not in word and word not in targets]
 
 
 def unknown(words: Iterable[str]) -> list[str]:

@@ -19,6 +19,7 @@ LONGEST: tuple[str, ...] = (
     "tests/history/",
     "tests/cli/test_every_option",
     "tests/test_bad_input",
+    "tests/test_doc_pages",
     "tests/ci/",
     "tests/cli/test_commands",
     "tests/cli/test_bytes_parsed",

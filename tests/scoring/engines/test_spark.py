@@ -92,6 +92,20 @@ def test_the_code_of_the_guide_runs(spark: Any, tmp_path: Path, monkeypatch: pyt
     assert pl.read_parquet(tmp_path / "scores" / "*.parquet").height == 287
 
 
+def test_the_code_of_the_page_about_scale_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(DEMO)
+    frame = spark.createDataFrame(rows(karat.read_run("bm25.jsonl")).to_arrow())
+    page = (DEMO.parents[1] / "docs" / "scale.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {"karat": karat, "spark": spark, "df": frame}
+    for block in blocks(page):
+        if block.kind == "python" and block.not_run == "needs Spark":
+            if "request_id" in block.text:
+                names["df"] = frame.withColumnRenamed("query_id", "request_id")
+            exec(block.text.replace('parquet("', f'parquet("{tmp_path}/'), names)
+    assert names["result"].scores.height == 287
+    assert pl.read_parquet(tmp_path / "scores" / "*.parquet").height == 287
+
+
 def test_a_real_trec_run(spark: Any, shared_data: Path) -> None:
     folder = shared_data / "trec_covid_r1"
     table = rows(karat.read_run(folder / "runs" / "BERT")).drop("rank")
