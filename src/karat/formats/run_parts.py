@@ -298,7 +298,7 @@ class ColumnLists(HitLists, frozen=True, dict=True):
         return np.full(self.columns.counts.sum(), np.nan) if found is None else np.asarray(found)
 
     def optional(self, name: str) -> list[Any]:
-        # Tokens are known of every hit, and then nobody asks for texts.
+        # Read as columns only if every hit has tokens, and then texts are not needed.
         return self._numbers(name).astype(np.int64).tolist() if name == "tokens" else [None] * int(self.counts.sum())
 
     def docs(self) -> list[str] | None:

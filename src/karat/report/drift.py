@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from karat.report.blocks import Block, Cell, Column, Report, Section, Table, Text
-from karat.report.cells import table, texts
+from karat.report.cells import narrow_warning, table, texts
 from karat.results.comparison.compare import headline_metric
 from karat.results.comparison.drift import Drift, Effect, KindDrift, MetricDrift
 from karat.results.numbers import counted, difference, percent, titled, written
@@ -53,6 +53,7 @@ def _overall(found: Drift) -> list[Block]:
     return [
         *(Text(one.in_words) for one in _with_kinds(found)),
         *([table(columns, rows, note)] if rows else [Text("Nothing could be compared.")]),
+        *narrow_warning(found.metrics),
         *(Text(note, "warning") for note in found.notes),
     ]
 

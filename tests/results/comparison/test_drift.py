@@ -203,3 +203,11 @@ def test_ids_that_do_not_match_are_not_a_drift(
     code, out, _ = karat_command("compare", "may.jsonl", "june.jsonl", "--gold", "gold.jsonl", "--drift", "topic")
     assert code == 2
     assert "not compared: recall@1" in out
+
+
+@pytest.mark.parametrize(("n", "narrow"), [(60, True), (400, False)])
+def test_values_without_an_upper_end_need_many_queries_of_each_kind(n: int, narrow: bool) -> None:
+    runs = [[{"query_id": f"{p}{i}", "topk": ["a"], "latency_ms": float(i)} for i in range(n)] for p in "ab"]
+    gold = [{"query_id": f"{p}{i}", "gold": ["a"], "topic": f"t{i % 2}"} for p in "ab" for i in range(n)]
+    found = drift(*runs, gold, metrics=("latency", "recall@5"), resamples=200)
+    assert {one.metric: one.narrow for one in found.metrics} == {"latency": narrow, "recall@5": False}

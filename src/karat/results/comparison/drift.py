@@ -26,6 +26,7 @@ from karat.results.results import names_of
 from karat.results.summary import FEW, number
 from karat.scoring.metrics.base import Metric
 from karat.statistics.decomposition import Observations, PartLimits, decompose, part_limits
+from karat.statistics.intervals import OPEN, bounded
 from karat.statistics.sampling import Sampling
 
 _ABSENT = ("missing_queries", "missing_skipped", "missing_no_answer")
@@ -74,6 +75,11 @@ class MetricDrift(msgspec.Struct, frozen=True):
     quality: Effect
     in_words: str
     kinds: list[KindDrift]  # the largest parts first
+    narrow: bool = False  # intervals may be too narrow: no upper end, and a kind or period has fewer than 100 queries
+
+    @property
+    def few(self) -> bool:
+        return min(self.queries_before, self.queries_after) < FEW
 
 
 class Drift(SavedObject, frozen=True, kw_only=True):
@@ -193,8 +199,16 @@ def _by_kind(
         seen = Observations(period[there], kind[there], value[there], weight[there], unit[there], len(kinds))
         ends = [side.columns.ends(metric) for side in periods]
         limits = part_limits(seen, (min(e[0] for e in ends), max(e[1] for e in ends)), sampling)
-        found.append(_metric(str(metric), seen, limits, kinds, metric.told_in(periods[0].rules)))
+        one = _metric(str(metric), seen, limits, kinds, metric.told_in(periods[0].rules))
+        found.append(replace(one, narrow=_is_narrow(one, metric, periods)))
     return found
+
+
+def _is_narrow(found: MetricDrift, metric: Metric, periods: tuple[Result, Result]) -> bool:
+    if all(bounded(side.columns.ends(metric)) for side in periods):
+        return False
+    small = any(min(kind.queries_before, kind.queries_after) < OPEN for kind in found.kinds)
+    return small or any(side.columns.is_narrow(metric) for side in periods)
 
 
 def _kinds(side: Result, name: str) -> list[str]:
