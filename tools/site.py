@@ -185,8 +185,8 @@ def errors() -> str:
     parts = [
         "# Errors",
         "Every error has a code: `error.code` in Python, `code` in the answers of `karat mcp`, and an address in this "
-        "list. Below each code is what Karat says, with examples of files and values. A message on your screen is found "
-        "by searching for its words.",
+        "list. Below each code is what Karat says, with examples of files and values. To find a message that you "
+        "see, search for its words.",
     ]
     for code in sorted({*found, *rare}):
         parts.append(f"## {code} {{ #{code} }}")
