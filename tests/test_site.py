@@ -90,6 +90,17 @@ def test_every_page_is_in_the_navigation() -> None:
     assert {page for page in own if not page.startswith("decisions/")} <= set(listed)
 
 
+def test_the_site_loads_nothing_from_elsewhere() -> None:
+    """The plug-in `offline` adds a script from a public server unless one with this name is given."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    config = yaml.safe_load(text)
+    scripts = [*config["extra_css"], *config["extra_javascript"], *config["extra"]["polyfills"]]
+    scripts += [config["theme"]["logo"], config["theme"]["favicon"]]
+    assert any("iframe-worker" in script for script in config["extra"]["polyfills"])
+    assert all((ROOT / "docs" / script).is_file() for script in scripts)
+    assert config["theme"]["font"] is False
+
+
 def test_drawings_are_current() -> None:
     made = tool("drawings").drawings()
     folder = ROOT / "docs" / "assets" / "drawings"

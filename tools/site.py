@@ -184,8 +184,9 @@ def errors() -> str:
     rare = sorted(set(_codes()) - set(found))
     parts = [
         "# Errors",
-        "Every error has a code: `error.code` in Python, `code` in JSON, and in this list. Below each code is what "
-        "Karat says, with examples of files and values.",
+        "Every error has a code: `error.code` in Python, `code` in the answers of `karat mcp`, and an address in this "
+        "list. Below each code is what Karat says, with examples of files and values. To find a message that you "
+        "see, search for its words.",
     ]
     for code in sorted({*found, *rare}):
         parts.append(f"## {code} {{ #{code} }}")

@@ -137,10 +137,8 @@ class Session:
             self.wrong += [f"{where}: {wrong}" for wrong in mistyped(block)]
         elif block.kind == "console" or (block.kind in ("", "sh") and block.text.startswith("$ ")):
             self._console(block, where)
-        elif block.kind in ("", "sh") and all(
-            line.startswith(("karat ", "pip ", "curl ")) for line in _joined(block.text)
-        ):
-            self._console(replace(block, text="".join(f"$ {line}\n" for line in _joined(block.text))), where)
+        elif block.kind in ("", "sh") and (lines := _typed_lines(block.text)):
+            self._console(replace(block, text="".join(f"$ {line}\n" for line in lines)), where)
         elif block.title:
             path = Path(block.title)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -309,6 +307,12 @@ def mistyped(block: Block) -> Iterator[str]:
 
 def _joined(text: str) -> list[str]:
     return text.replace("\\\n", " ").splitlines()
+
+
+def _typed_lines(text: str) -> list[str]:
+    """The commands of a block without comments; none if it has anything else."""
+    lines = [line for line in _joined(text) if line.strip() and not line.startswith("#")]
+    return lines if all(line.startswith(("karat ", "pip ", "curl ", "make ")) for line in lines) else []
 
 
 def _typed(text: str) -> Iterator[str]:
