@@ -186,7 +186,6 @@ def test_errors_of_serving(tmp_path: Path) -> None:
             "users that are not": lambda: read_users(file("users", "# users\nada:plain\n")),
             "no user": lambda: read_users(file("users", "\n")),
             "a password that is too short": lambda: user_line("ada", "short"),
-            "labels that another server has": lambda: [DeskFolder("desk").log() for _ in "ab"],
             "a name that cannot be": lambda: user_line("a:b", "long enough"),
             "a name that the audit log uses": lambda: user_line("token", "long enough"),
             "a header that anyone could send": lambda: read_proxy("X-Forwarded-User", []),
@@ -211,6 +210,7 @@ def test_errors_of_serving(tmp_path: Path) -> None:
             "queries that are not": lambda: DeskFolder(Path(file("desk/queries.jsonl", "[]\n")).parent).add_query(
                 "x", {}
             ),
+            "labels that another server has": lambda: [DeskFolder("desk").log() for _ in "ab"],
             "a name that cannot be": lambda: DeskFolder("desk").add_pool("../x", [], PoolNotes()),
             "a name that is taken": lambda: [DeskFolder("desk").add_pool("x", [], PoolNotes()) for _ in "ab"],
             "a pool that is closed": closed,
