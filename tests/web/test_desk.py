@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from logins import CHEAP
+from refusals import refused
 from starlette.testclient import TestClient
 
 import karat
@@ -108,6 +109,26 @@ def test_nothing_is_written_until_it_is_needed(app: Any, folder: Path) -> None:
         assert client.get(address).status_code == 200
     preview = make(client, preview=True).json()
     assert (preview["name"], preview["pairs"], folder.exists()) == (None, 4, False)
+
+
+def test_one_server_at_a_time_writes_the_labels(app: Any, history: FolderStore, folder: Path, desk: Desk) -> None:
+    """A second one shows everything else, loses nothing, and takes over when the first has ended."""
+    ann = asking(app, "ann")
+    make(ann)
+    first, *_ = marks(query_page(ann))
+    assert grade(ann, first, "2").status_code == 303
+    with open_desk([], None, folder=folder) as other:
+        ben = asking(create_app(history, Access(), other), "ben")
+        assert 'role="alert"' in ben.get("/labels").text
+        assert marks(query_page(ben)) == []
+        assert grade(ben, first, "1").status_code == 400
+        with refused("desk-in-use"):
+            other.log()
+        assert desk.folder is not None
+        desk.folder.close()
+        assert 'role="alert"' not in ben.get("/labels").text
+        assert grade(ben, first, "1").status_code == 303
+    assert [label.grade for label in read_labels(folder / "labels.jsonl")] == [2, 1]
 
 
 def test_the_folder_of_the_desk(tmp_path: Path) -> None:

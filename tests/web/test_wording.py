@@ -210,6 +210,7 @@ def test_errors_of_serving(tmp_path: Path) -> None:
             "queries that are not": lambda: DeskFolder(Path(file("desk/queries.jsonl", "[]\n")).parent).add_query(
                 "x", {}
             ),
+            "labels that another server has": lambda: [DeskFolder("desk").log() for _ in "ab"],
             "a name that cannot be": lambda: DeskFolder("desk").add_pool("../x", [], PoolNotes()),
             "a name that is taken": lambda: [DeskFolder("desk").add_pool("x", [], PoolNotes()) for _ in "ab"],
             "a pool that is closed": closed,

@@ -22,6 +22,7 @@ from karat.files.atomic_write import cannot_write, write_whole
 from karat.files.decode_errors import DECODE_ERRORS
 from karat.labels.files import LabelLog, PoolEntry, now, read_pool, write_pairs
 
+IN_USE = "desk-in-use"  # code of an error: another process writes the labels
 MOST_ASSIGNED = 50  # people per pool
 _NAME = re.compile(r"\w[\w.-]{0,59}")
 _WORDS = re.compile(r"\w+")
@@ -72,11 +73,19 @@ class DeskFolder:
         return self.path / "queries.jsonl"
 
     def log(self) -> LabelLog:
-        """The labels, opened for writing when they are first needed."""
+        """The labels, opened for writing when they are first needed. While another process has them, every call tries
+        again, so that a server takes over from one that has ended."""
         with self._lock:
             if self._log is None:
                 self._make(self.path)
-                self._log = LabelLog(self.labels_file, highest=self.highest)
+                try:
+                    self._log = LabelLog(self.labels_file, highest=self.highest)
+                except ConfigError as error:
+                    if error.code != "file-in-use":
+                        raise
+                    what = "another server or command has the labels of this desk open"
+                    hint = "label there; this server takes over when that one has ended"
+                    raise ConfigError(what, code=IN_USE, hint=hint) from None
             return self._log
 
     @property

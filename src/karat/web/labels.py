@@ -21,7 +21,7 @@ from karat.labels.agreement import Agreement, find_agreement, settle
 from karat.labels.calibration import calibrate
 from karat.labels.calibration_file import Calibration
 from karat.labels.desk import Desk, Given, PoolAtDesk, Progress, ShownPair, Turn, checked_name, mark_of
-from karat.labels.desk_folder import PoolNotes
+from karat.labels.desk_folder import IN_USE, PoolNotes
 from karat.labels.files import Key, Label, as_lines
 from karat.labels.session import grade_words
 from karat.report.blocks import Block, Cell, Section, Text
@@ -231,8 +231,15 @@ def visit_of(store: Store, desk: Desk, request: Request) -> Visit:
 
 def pools_page(visit: Visit, request: Request, form: Form) -> Response:
     folder = visit.desk.folder
-    states, problems = _pools(visit), {} if folder is None else folder.problems
-    return _page(visit, "labels.html", "Labels", states=states, folder=folder, problems=problems)
+    states, in_use = list[PoolState](), None
+    try:
+        states = _pools(visit)
+    except ConfigError as error:
+        if error.code != IN_USE:
+            raise
+        in_use = _sentences(error)
+    problems = {} if folder is None else folder.problems
+    return _page(visit, "labels.html", "Labels", states=states, folder=folder, problems=problems, in_use=in_use)
 
 
 def label_page(visit: Visit, pool: PoolAtDesk, request: Request, form: Form) -> Response:
@@ -305,13 +312,17 @@ def calibration_page(visit: Visit, pool: PoolAtDesk, request: Request, form: For
     try:
         report = calibration_report(_calibration(visit, pool))
     except KaratError as error:
-        parts = str(error).split("\nhint: ")
-        said: list[Block] = [Text(". ".join(part[:1].upper() + part[1:] for part in parts) + ".", "warning")]
+        said: list[Block] = [Text(_sentences(error), "warning")]
         sections = [Section("rates", "No calibration yet", said)]
     else:
         told = [_without_pairs(section) if section.name == "next" else section for section in report.sections]
         sections = [*told, _beside(visit.desk, pool, _closed(visit, pool))]
     return _report(visit, pool, "calibration", sections)
+
+
+def _sentences(error: KaratError) -> str:
+    """An error and its hint, as they are read on a page."""
+    return ". ".join(part[:1].upper() + part[1:] for part in str(error).split("\nhint: ")) + "."
 
 
 def _report(visit: Visit, pool: PoolAtDesk, here: str, sections: Sequence[Section]) -> Response:
