@@ -188,7 +188,7 @@ def _leave(end: SystemExit) -> None:
         return
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):  # it may be closed, or a pipe that nobody reads
+        with suppress(Exception):  # it may be closed, or a broken pipe
             stream.flush()
     os._exit(end.code)
 

@@ -355,7 +355,7 @@ class DocRule:
         if self._byte is not None and isinstance(ids, np.ndarray):
             return has_byte(ids, self._byte)
         if isinstance(ids, np.ndarray) and min(self.rule) > "\1":  # these two are padding and escapes
-            return self.rule.encode("utf-8", "replace") in ids.tobytes()
+            written = ids.tobytes()
         if written is not None and self.rule.encode() not in written:
             return False
         if isinstance(ids, (Keys, np.ndarray)):
