@@ -77,7 +77,8 @@ def _equal(first: Rankings, other: Rankings) -> Bools:
     width = min(first.ids.shape[1], other.ids.shape[1])
     one, two = first.cut(width), other.cut(width)
     same = ((one.ids == two.ids) & ~one.tied & ~two.tied) | ~_inside(one)
-    return (first.length == other.length) & (one.length == first.length) & (first.length > 0) & same.all(axis=1)
+    whole = (first.length == other.length) & (one.length == first.length) & (first.length > 0)
+    return np.asarray(whole & same.all(axis=1))
 
 
 def _blocks(first: Rankings, other: Rankings) -> Iterator[tuple[Rankings, Rankings]]:
