@@ -202,13 +202,14 @@ def _look_up(block: bytes, chance: random.Random) -> None:
     matched_letters(text, text[chance.randrange(len(text) + 1) :] + text[: chance.randrange(len(text) + 1)])
 
     from karat.data.ids import Owners, Seen, count_distinct, first_equal, hashes, match, may_repeat
-    from karat.data.packed_ids import hash_cut, hash_texts, pack
+    from karat.data.packed_ids import cut_packed, hash_cut, hash_texts, pack
     from karat.data.score_order import ranks_are_places, score_order, ties_at
 
     words = block.decode("utf-8", "replace").split()[:200]
     offsets = np.unique([0, len(words), *(chance.randrange(len(words) + 1) for _ in range(5))])
     packed, owners = pack(words), np.arange(len(offsets) - 1)
     hash_texts(words)
+    cut_packed(packed, ord("#"))
     hashed, docs = hashes(packed), hash_cut(packed, ord("#"))
     may_repeat(packed, offsets, hashed)
     first_equal(docs)

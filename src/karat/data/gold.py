@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -22,6 +22,7 @@ from karat.data.ids import (
     Ints,
     Packed,
     as_list,
+    equal,
     first_equal,
     hashes,
     keys,
@@ -65,7 +66,7 @@ class Gold(Bulk, frozen=True):
     dataset: Dataset = msgspec.field(default_factory=Dataset)
     label: str = "gold"
     audit: Audit = msgspec.field(default_factory=Audit)
-    lines: list[int | None] = []  # of each query in its file
+    lines: Sequence[int | None] = ()  # of each query in its file
     passages: list[Passage | None] = []  # of each item; empty where no item has one
     located: Located | None = None  # the passages in the chunks of one run
     in_corpus: Ints | None = None  # how many items of the corpus each item is; None: unknown
@@ -97,6 +98,11 @@ class Gold(Bulk, frozen=True):
     def hashed(self) -> Hashes:
         """A hash of each item's id, as of packed ids."""
         return hashes(self.packed)
+
+    @cached_property
+    def has_cutoffs(self) -> bool:
+        """Whether a query has its own cutoff."""
+        return bool((self.k > 0).any())
 
     @cached_property
     def is_document(self) -> Bools:
@@ -198,7 +204,7 @@ class Gold(Bulk, frozen=True):
         query = self.query_of_item
         first = first_equal(keys(hashes(names), query))
         again = np.flatnonzero(first != np.arange(len(names)))
-        if (names[again] == names[first[again]]).all() and (query[again] == query[first[again]]).all():
+        if equal(names[again], names[first[again]]).all() and (query[again] == query[first[again]]).all():
             return first
         numbers: dict[tuple[int, bytes], int] = {}  # two names have one hash
         pairs = zip(query.tolist(), names.tolist(), strict=True)

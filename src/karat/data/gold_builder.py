@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -38,7 +39,7 @@ class GoldBuilder(msgspec.Struct, eq=False):
 
     label: str
     queries: list[str] = []
-    lines: list[int | None] = []
+    lines: Sequence[int | None] = ()
     # Lists, or arrays from a reader that has all entries at once.
     counts: Any = []
     ids: Any = []
@@ -64,7 +65,7 @@ class GoldBuilder(msgspec.Struct, eq=False):
         graded: bool = True,
     ) -> None:
         self.queries.append(query)
-        self.lines.append(line)
+        self.add_lines([line])
         self.counts.append(len(ids))
         self.ids += ids
         self.grades += grades
@@ -72,6 +73,18 @@ class GoldBuilder(msgspec.Struct, eq=False):
         self.ungraded += [not graded] * len(ids)
         self.k.append(k)
         self.no_answer.append(no_answer)
+
+    def add_lines(self, lines: Sequence[int | None]) -> None:
+        """Set the lines of the queries that were added last. Consecutive ones stay a range, which takes no memory."""
+        if isinstance(lines, range) and (not self.lines or self._goes_on(lines)):
+            self.lines = range(self.lines.start if isinstance(self.lines, range) else lines.start, lines.stop)
+            return
+        if not isinstance(self.lines, list):
+            self.lines = list(self.lines)
+        self.lines.extend(lines)
+
+    def _goes_on(self, lines: range) -> bool:
+        return isinstance(self.lines, range) and self.lines.stop == lines.start
 
     def say(self, name: str, value: Any, *, tag: bool = False) -> None:
         """Set a field of the query that was added last."""

@@ -22,7 +22,7 @@ from karat.data.hash_tables import Seen as Seen
 from karat.data.hash_tables import count_distinct as count_distinct
 from karat.data.hash_tables import first_equal as first_equal
 from karat.data.hash_tables import match as match
-from karat.data.packed_ids import PIECE, cut_packed, has_byte, hash_cut, hash_packed, pack, unpack
+from karat.data.packed_ids import PIECE, cut_packed, has_byte, hash_cut, hash_packed, pack, same_packed, unpack
 from karat.data.packed_ids import Hashes as Hashes
 from karat.data.packed_ids import Ints as Ints
 from karat.data.packed_ids import Packed as Packed
@@ -189,6 +189,11 @@ def adjoin(rows: Ints) -> bool:
     return len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
 
 
+def as_slice(rows: Ints) -> Ints | slice:
+    """The same rows, as a slice if they are consecutive: arrays are read and filled faster with it."""
+    return slice(int(rows[0]), int(rows[-1]) + 1) if adjoin(rows) else rows
+
+
 def take_list(ids: Ids, rows: Ints) -> list[str]:
     return as_list(take(ids, rows))
 
@@ -206,7 +211,7 @@ def equal(left: Ids, right: Ids) -> Bools:
     if isinstance(left, (list, Keys)):
         return np.fromiter(map(eq, as_list(left), as_list(right)), np.bool_, len(left))
     if isinstance(left, np.ndarray):
-        return np.asarray(left == right)
+        return same_packed(left, right) if isinstance(right, np.ndarray) else np.asarray(left == right)
     return left.eq(right).to_numpy()
 
 
@@ -349,6 +354,8 @@ class DocRule:
             return False
         if self._byte is not None and isinstance(ids, np.ndarray):
             return has_byte(ids, self._byte)
+        if isinstance(ids, np.ndarray) and min(self.rule) > "\1":  # these two are padding and escapes
+            written = ids.tobytes()
         if written is not None and self.rule.encode() not in written:
             return False
         if isinstance(ids, (Keys, np.ndarray)):

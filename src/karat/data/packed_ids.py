@@ -113,9 +113,22 @@ def has_byte(packed: Packed, byte: int) -> bool:
     return bool(library.karat_has(packed.ctypes.data, packed.nbytes, byte))
 
 
+def same_packed(left: Packed, right: Packed) -> NDArray[np.bool_]:
+    """As `left == right`, but a word at a time."""
+    if left.itemsize != right.itemsize:
+        return np.asarray(left == right)
+    same = np.ones(len(left), np.bool_)
+    for one, other in zip(_words(left).T, _words(right).T, strict=True):
+        same &= one == other
+    return same
+
+
 def cut_packed(packed: Packed, byte: int) -> Packed:
-    """Cut each id before the first occurrence of a byte, eight bytes at a time."""
-    cut = packed.copy()
+    """Cut each id before the first occurrence of a byte."""
+    library, cut = native(), packed.copy()
+    if library is not None:
+        library.karat_cut(cut.ctypes.data, len(cut), cut.itemsize // WORD, byte)
+        return cut
     each = np.uint64(byte * _EACH_1)
     done = np.zeros(len(cut), np.bool_)
     for word in _words(cut).T:

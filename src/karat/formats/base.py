@@ -30,7 +30,7 @@ _HEAD = 1 << 16
 IR_DATASETS = "ir_datasets:"  # and the name of a dataset of that package, instead of a path
 LARGE = 50 << 20  # bytes of a file from which on a thread reads ahead
 _STANDARD_INPUT = Path("/dev/stdin")
-KEPT = 32 << 20  # bytes of hits kept until it is clear whether queries come back
+KEPT = 8 << 20  # bytes of hits kept until it is clear whether queries come back
 
 SWAPPED = "did you swap run and gold? Use `karat eval RUN --gold GOLD`, or `karat.evaluate(run, gold)`"
 

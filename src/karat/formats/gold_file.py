@@ -75,7 +75,7 @@ class GoldReader:
             builder.passages += [None] * (before - len(builder.passages)) + passages
         self._ids.append(ids)
         builder.queries += part.query_ids()
-        builder.lines += lines
+        builder.add_lines(lines)
         numbers = {"kinds": kinds, "counts": part.counts(), "grades": part.grades(), "ungraded": part.ungraded()}
         for name, values in {**numbers, "k": part.cutoffs(), "no_answer": part.answerless()}.items():
             self._numbers.setdefault(name, []).append(values)

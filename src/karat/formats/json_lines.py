@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from karat.data.ids import LONGEST, Bools, Floats, Hashes, Ints
-from karat.data.packed_ids import joined_pieces, packed_pieces
+from karat.data.ids import LONGEST, Bools, Floats, Hashes, Ints, first_equal
+from karat.data.packed_ids import joined_pieces, packed_pieces, same_packed
 from karat.files.decode_errors import DECODE_ERRORS
 from karat.files.native import native
 
@@ -94,6 +94,19 @@ class LineTable(msgspec.Struct, frozen=True):
         if name not in self.values:
             self.values[name] = self._read(*self.spans[name])
         return self.values[name]
+
+    def different(self, name: str) -> list[Any]:
+        """The different values of a field, and perhaps some of them again."""
+        if name in self.values or self.spans[name].of_numbers:
+            return self.column(name)
+        first, end, _ = self.spans[name]
+        sizes = (end - first - 2).astype(np.uint32)
+        if sizes.max(initial=0) > LONGEST:
+            return self.column(name)
+        packed, hashed = packed_pieces(self.block, (first + 1).astype(np.uint32), sizes, int(sizes.max(initial=0)))
+        same = first_equal(hashed)
+        new = np.flatnonzero((same == np.arange(len(same))) | ~same_packed(packed, packed[same]))
+        return self._read(first[new], end[new], of_numbers=False)
 
     def _read(self, first: Ints, end: Ints, of_numbers: bool) -> list[Any]:
         if of_numbers:

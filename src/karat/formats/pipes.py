@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
 from pathlib import Path
@@ -28,6 +29,7 @@ def copied(pipe: Path, label: str) -> Path:
             with pipe.open("rb", buffering=0) as stream:
                 shutil.copyfileobj(stream, file, 1 << 20)
             file.flush()
+            atexit.register(file.close)
             _copies[key] = _Copy(pipe.stat().st_mtime_ns, file)
     except OSError as error:
         what = f"cannot copy the input to a temporary file: {error.strerror or error}"

@@ -174,6 +174,11 @@ def only_value(records: Records[Any], name: str) -> list[Any] | None:
     return [None] if name not in records else records.values[name][:1] if name in records.alike else None
 
 
+def different(records: Records[Any], name: str) -> list[Any]:
+    """The different values of a field, in order of appearance; some perhaps more than once."""
+    return records.different(name) if isinstance(records, LineTable) and name in records else column(records, name)
+
+
 def has_field(records: Records[Any], name: str) -> bool:
     """False where no record can have the field, because none in the file has had it so far."""
     if isinstance(records, LineTable):
@@ -291,21 +296,19 @@ def cut_blocks(source: Source, size: int, last: Callable[[bytes], int]) -> Itera
         while block:
             more = stream.read(1)
             cut = last(block) if more else len(block)
+            again = cut - len(block) - len(more)  # bytes to read again, below 0; that is faster than copying the block
+            rest = block[cut:] if not cut or source.begin is None or not stream.seekable() else None
+            step = size if rest is None else max(size, len(rest))
+            if not cut and b"\n" not in block and (step := min(step, largest_line() - len(block))) < 0:
+                raise line_too_long(source.label)
             if cut:
                 read += cut
                 source.note_parsed(cut)
-                yield block, cut
-            if not cut or source.begin is None or not stream.seekable():
-                rest = block[cut:]
-                step = max(size, len(rest))
-                if not cut and b"\n" not in block:
-                    step = min(step, largest_line() - len(block))
-                    if step < 0:
-                        raise line_too_long(source.label)
-                block = b"".join([rest, more, stream.read(step)])
-            else:  # reading the rest again takes less time than copying the block
-                stream.seek(cut - len(block) - len(more), os.SEEK_CUR)
-                block = stream.read(size)
+                blocks, block = [block], b""  # only the caller holds it
+                yield blocks.pop(), cut
+            if rest is None:
+                stream.seek(again, os.SEEK_CUR)
+            block = stream.read(step) if rest is None else b"".join([rest, more, stream.read(step)])
     source.refuse_shorter(whole, read)
 
 

@@ -134,7 +134,7 @@ class RunLog(Run):
     def _beside(self, hits: Hits, lists: frozenset[str]) -> Hits:
         """Add the hits to `others` where they are among the requested lists."""
         hits = hits if self.score_field is None else replace(hits, score_field=self.score_field)
-        if self._distance is not None and hits.score is None and hits.rank is None:
+        if hits.score is None and hits.rank is None and self._distance is not None:
             hits = replace(hits, distance_field=self._distance[0], distances_rise=self._distance[1])
         return replace(hits, others={**hits.others, self._hits: hits}) if self._hits in lists else hits
 

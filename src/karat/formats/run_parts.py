@@ -18,7 +18,7 @@ from karat.data.ids import Floats, Hashes, Ints, Packed, as_list, compact, joine
 from karat.data.packed_ids import WORD, first_empty
 from karat.errors import InputError, meant
 from karat.formats.json_lines import Columns, LineTable, has_texts
-from karat.formats.records import Records, column, extra_columns, has_field, only_value, pick
+from karat.formats.records import Records, column, different, extra_columns, has_field, only_value, pick
 from karat.formats.run_records import Hit, Places, RunRecord, step_facts
 from karat.formats.step_lists import lists_in, of_union, searches_in
 from karat.formats.step_use import count_sums, uses_in, with_sums
@@ -137,7 +137,7 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
     def provenance(self) -> Iterator[tuple[str, list[Any]]]:
         as_lines = isinstance(self.records, LineTable)
         for name in (*_PROVENANCE, *self.extra_names.values()) if as_lines else _PROVENANCE:
-            yield name, only_value(self.records, name) or _different(column(self.records, name))
+            yield name, only_value(self.records, name) or _different(different(self.records, name))
         for name, values in {} if as_lines else extra_columns(self.records, self.extra_names).items():
             yield name, _different(values)
 

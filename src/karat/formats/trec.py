@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Below this size, a plain loop over lines is faster than importing polars.
 _SMALL = 16 << 20
-_BLOCK = 4 << 20
+_BLOCK = 6 << 20
 _PIECE = 1 << 17
 _SPACE, _BREAK = b" \n"
 
@@ -117,7 +117,7 @@ class TrecRun(Run):
         self._source.refuse_shorter(size, len(text))
         self._source.note_parsed(len(text))
         rows = read_rows(text, columns=5, number=4)
-        return None if rows is None else self._together([self._of_rows(rows, self._source.begin or 0, text)])
+        return None if rows is None else self._together([self._of_rows(rows, self._source.begin or 0)])
 
     def _read_lines(self) -> Hits:
         """Read the whole file line by line: allows any white space, and errors name the line."""
@@ -191,8 +191,7 @@ class TrecRun(Run):
 
     def _read_blocks(self) -> Iterator[Hits]:
         blocks = self._blocks()
-        ahead = self._source.reads_ahead
-        done, begun = Seen(), Begun(read_ahead(map(_inspected, blocks)) if ahead else blocks)
+        done, begun = Seen(), Begun(read_ahead(blocks) if self._source.reads_ahead else blocks)
         for hits in begun.rest:
             begun.keep(replace(hits, written=None), 8 * len(hits.ids) + size_of(hits.ids))
             if done.add_texts(hits.queries):
@@ -207,12 +206,14 @@ class TrecRun(Run):
         for block, size in cut_blocks(self._source, _BLOCK, _last_query):
             rows = read_rows(block, columns=5, number=4, size=size, width=width)
             width = width if rows is None else rows.ids.itemsize
-            yield self._framed(block[:size], begin) if rows is None else self._of_rows(rows, begin, block)
+            made = self._framed(block[:size], begin) if rows is None else self._of_rows(rows, begin)
+            del block, rows  # the text is as large as what was read from it
+            yield made
             begin += size
 
-    def _of_rows(self, rows: TrecRows, begin: int, block: bytes) -> Hits:
+    def _of_rows(self, rows: TrecRows, begin: int) -> Hits:
         made = self._made(rows.queries, rows.counts, rows.ids, rows.numbers, rows.starts + begin)
-        return replace(made, written=block).with_hashes(rows.hashed)
+        return made.with_hashes(rows.hashed)
 
     def _framed(self, block: bytes, begin: int) -> Hits:
         """The same with polars, or line by line. Raises Ungrouped on an error: reading the whole file finds it."""
@@ -227,12 +228,6 @@ class TrecRun(Run):
         places = line_starts(block)[offsets[:-1]] + begin
         made = self._made(queries, np.diff(offsets), frame["id"], frame["score"].to_numpy(), places)
         return replace(made, written=block)
-
-
-def _inspected(hits: Hits) -> Hits:
-    """The same, looked through for repeats while another thread judges the last ones."""
-    _ = hits.may_repeat
-    return hits
 
 
 class _Rows:

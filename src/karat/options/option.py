@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property, partial, wraps
 from numbers import Integral, Real
@@ -132,7 +133,14 @@ class Option:
 
 @cache
 def _types_in(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
+    """As `get_type_hints`, but annotations that are written alike are compiled once: most of them are."""
+    lists = [(one, vars(one).get("__annotations__", {})) for one in reversed(kind.__mro__)]
+    return {name: _type(written, one.__module__) for one, said in lists for name, written in said.items()}
+
+
+@cache
+def _type(written: str, module: str) -> Any:
+    return eval(written, vars(sys.modules[module]))
 
 
 def option(default: Any = MISSING, about: str = "", **more: Any) -> Any:

@@ -43,6 +43,7 @@ from karat.scoring.metrics.against_run import AgainstRun
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.context import has_tokens
 from karat.scoring.metrics.grammar import parse_metric, parse_metrics
+from karat.scoring.one_pass import keep_freed_memory
 from karat.scoring.options import Options
 from karat.scoring.peers import metrics_like, options_like
 from karat.scoring.sources import may_say_source
@@ -127,6 +128,7 @@ def _evaluation(
     if gold is None:
         raise ConfigError("the gold set is missing", code="no-gold", hint="add --gold GOLD")
     asked = asked.replace(columns=asked.fields)
+    keep_freed_memory()
     was_read = isinstance(gold, Gold) or isinstance(run, Run)
     engine = find_engine(asked.engine, run, asked.spark_master)
     logged, gold = _read(engine, run, gold, asked)

@@ -319,6 +319,8 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         names = [str(m) for m in shown]
         doubts = judge_doubts(measured.names, measured.slopes, result.gold, rules, context.corpus, result.audit)
         self._count(result, [f"{n}: {measured.lacking[n]}" for n in names if n in silent and n in measured.lacking])
+        judged = {key: found for key, found in result.memo.items() if key[0] == "judged"}
+        result.memo.clear()  # it refers to the result: both would stay in memory until garbage is collected
         return replace(
             result,
             metrics=shown,
@@ -326,7 +328,7 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
             votes={name: votes for name, votes in result.votes.items() if name in names},
             background=self.background,
             doubts=doubts,
-            memo={},
+            memo=judged,
         )
 
     def _count(self, result: Result, reasons: list[str]) -> None:

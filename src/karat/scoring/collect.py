@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from karat.data.audit import Audit
 from karat.data.bulk import Bulk
 from karat.data.hits import Hits, Ungrouped
-from karat.data.ids import Floats, Hashes, Ints
+from karat.data.ids import Floats, Hashes, Ints, as_slice
 from karat.scoring.dates import OddVersion
 from karat.scoring.doubts import SeenScores
 from karat.scoring.judged import judge_missing
@@ -98,6 +98,7 @@ class _Collector:
         self.lists: list[Hits] = []
         self.opened: dict[Level, list[OpenPart]] = {level: [] for level in request.open_levels}
         self.returned: list[tuple[Ints, Ints, Ints]] = []
+        self.undefined: Floats = np.full(self.size, np.nan)  # shared by all columns without a value
 
     def add(self, part: Part) -> None:
         for view, table in part.tables.items():
@@ -107,26 +108,35 @@ class _Collector:
             self._add_own(part, own.queries)
 
     def _add_table(self, view: View, table: TablePart, part: Part) -> None:
-        seen = self.seen_rows.setdefault(view, np.zeros(self.size, np.bool_))
-        if seen[table.queries].any():
+        seen = self.seen_rows.get(view)
+        if seen is None:
+            seen = self.seen_rows[view] = np.zeros(self.size, np.bool_)
+        rows = as_slice(table.queries)
+        if seen[rows].any():
             raise Ungrouped
-        seen[table.queries] = True
+        seen[rows] = True
         self.tables.setdefault(view, []).append(table)
         self.audits.setdefault(view, Audit()).merge(part.audits[view])
         for into, found in ((self.values, part.values), (self.votes, part.votes)):
             for name, values in found.get(view, {}).items():
-                column = into.setdefault(view, {}).setdefault(name, np.full(self.size, np.nan))
-                column[table.queries] = values
+                columns = into.setdefault(view, {})
+                if columns.get(name) is self.undefined or name not in columns:
+                    columns[name] = self.undefined if np.isnan(values).all() else np.full(self.size, np.nan)
+                if columns[name] is not self.undefined:
+                    columns[name][rows] = values
 
-    def _add_own(self, part: Part, rows: Ints) -> None:
+    def _add_own(self, part: Part, queries: Ints) -> None:
+        rows = as_slice(queries)
         self.lacking |= part.lacking
         self.rule_use |= part.rule_use
         for name, said in part.facts.items():
             column = self.facts.setdefault(name, [None] * self.size)
-            for row, value in zip(rows.tolist(), said, strict=True):
+            for row, value in zip(queries.tolist(), said, strict=True):
                 column[row] = value
         for stage, times in part.stages.items():
-            self.stages.setdefault(stage, np.full(self.size, np.nan))[rows] = times
+            if stage not in self.stages:
+                self.stages[stage] = np.full(self.size, np.nan)
+            self.stages[stage][rows] = times
         if part.names is not None:
             self.names.add(part.names)
         if part.slopes is not None:
@@ -139,7 +149,7 @@ class _Collector:
             self.hashes[rows] = part.hashes
         if part.tops is not None:
             self.tops = no_lists(self.size, self.request.tops) if self.tops is None else self.tops
-            self.tops.fill(rows, part.tops)
+            self.tops.fill(queries, part.tops)
         if part.places is not None:
             self.places = np.full(self.size, -1) if self.places is None else self.places
             self.places[rows] = part.places
@@ -194,4 +204,6 @@ class _Collector:
         values, votes = measured_missing(judged, self.request.views[view])
         for into, found in ((self.values, values), (self.votes, votes)):
             for name, column in found.items():
-                into.setdefault(view, {}).setdefault(name, np.full(self.size, np.nan))[missing] = column
+                columns = into.setdefault(view, {})
+                columns[name] = columns.get(name, self.undefined).copy()
+                columns[name][missing] = column

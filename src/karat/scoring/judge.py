@@ -245,7 +245,7 @@ def _find(hits: Hits, queries: Ints, gold: Gold) -> tuple[Ints, Ints]:
     owners, is_document = Owners(hits.offsets, queries), gold.is_document
     if hits.hashed is not None and isinstance(hits.ids, np.ndarray) and native() is not None:
         rows, items = match(hits.hashed, owners, gold.hashed, gold.offsets, is_document if is_document.any() else None)
-        return _confirmed(rows, items, hits.ids[rows] == gold.packed[items])
+        return _confirmed(rows, items, equal(hits.ids[rows], gold.packed[items]))
     items = gold.items_of(queries)
     items = items[~is_document[items]]
     rows, at = find(hits.ids, owners, *_table(hits.ids, gold, items), hits.hashed)

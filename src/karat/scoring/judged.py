@@ -302,5 +302,7 @@ def gold_side(gold: Gold, queries: Ints) -> tuple[Ints, Floats]:
 
 def cutoffs(gold: Gold, queries: Ints, rules: Rules) -> Ints:
     """The cutoff where a metric has none: the query's own k, else the configured one."""
+    if not gold.has_cutoffs:
+        return np.full(len(queries), rules.k)
     own = gold.k[queries]
     return np.where(own > 0, own, rules.k)

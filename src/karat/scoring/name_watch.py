@@ -113,20 +113,23 @@ class NameWatch:
         queries = judged.queries[looked]
         items = gold.items_of(queries)
         wanted = gold.grades[items] > 0
-        if judged.hit_item is not None:
+        if judged.hit_item is not None and wanted.any():
             wanted &= ~np.isin(items, judged.hit_item)
+        if not wanted.any():
+            return
         owner = np.repeat(np.arange(len(queries)), gold.offsets[queries + 1] - gold.offsets[queries])[wanted]
-        items, starts = items[wanted], np.searchsorted(owner, np.arange(len(queries) + 1))
+        starts = np.searchsorted(owner, np.arange(len(queries) + 1))
+        named = take_list(gold.items, items[wanted])
+        keys = normal_ids(named, self._rule)
+        ends = self._ends(keys)
         whole = _ListText.of(hits, slice(0, len(hits.ids))) if self._every == 1 else None
         for nth in np.flatnonzero(np.diff(starts)).tolist():
-            at = int(looked[nth])
+            at, own = int(looked[nth]), range(starts[nth], starts[nth + 1])
             rows = slice(int(hits.offsets[at]), int(min(hits.offsets[at + 1], hits.offsets[at] + _DEEP)))
             text = whole if self._every == 1 else _ListText.of(hits, rows)
-            named = take_list(gold.items, items[starts[nth] : starts[nth + 1]])
             # Ids are checked one by one only if the end of a document's name occurs somewhere in the list.
-            keys = dict(zip(named, normal_ids(named, self._rule), strict=True))
-            likely = [item for item, key in keys.items() if text is None or text.has(self._end(key), rows)]
-            self._compare(likely, keys, hits, rows, seen)
+            likely = {named[i]: keys[i] for i in own if text is None or text.has(ends[i], rows)}
+            self._compare(likely, hits, rows, seen)
 
     def _sampled(self, found: Ints, judged: Judged) -> Ints:
         """One in `every` queries, chosen by name: the same ones in every order and by every engine."""
@@ -136,15 +139,15 @@ class NameWatch:
     def _chosen(self) -> Bools:
         return np.asarray(stable_hashes(self._gold.queries) % np.uint64(self._every) == 0)
 
-    def _compare(self, likely: list[str], keys: dict[str, str], hits: Hits, rows: slice, seen: SeenNames) -> None:
+    def _compare(self, likely: dict[str, str], hits: Hits, rows: slice, seen: SeenNames) -> None:
+        """`likely`: ids of gold items, with their normal forms."""
         if not likely:
             return
         ids = take_list(hits.ids, np.arange(rows.start, rows.stop))
         known = dict(zip(reversed(normal_ids(ids, self._rule)), reversed(ids), strict=True))
         loose: dict[str, str] | None = None
         near: list[NearPair] = []
-        for item in likely:
-            key = keys[item]
+        for item, key in likely.items():
             if key in known:
                 near += [NearPair(item, known[key])] if known[key] != item else []
                 continue
@@ -163,9 +166,12 @@ class NameWatch:
             seen.near_documents += self._every if by_document else 0
             seen.pairs = [*seen.pairs, *near][:3]
 
-    def _end(self, key: str) -> bytes:
-        """The part that both ids share if they differ only in a prefix, a separator or an extension."""
-        return _PATH.split(self._rule.doc(key))[-1].replace("-", "_").encode("utf-8", "replace")
+    def _ends(self, keys: list[str]) -> list[bytes]:
+        """The part of each that both ids share if they differ only in a prefix, a separator or an extension."""
+        ends = [self._rule.doc(key) for key in keys]
+        if _PATH.search("".join(ends)):
+            ends = [_PATH.split(end)[-1] for end in ends]
+        return [end.replace("-", "_").encode("utf-8", "replace") for end in ends]
 
     def _compare_ends(self, item: str, key: str, known: dict[str, str], seen: SeenNames) -> None:
         for other, hit in known.items():

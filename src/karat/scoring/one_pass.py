@@ -267,7 +267,7 @@ def measured_missing(judged: Judged, metrics: Iterable[Metric]) -> tuple[dict[st
 
 def read_parts(run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:
     """Judge slice by slice, in this process."""
-    _keep_freed_memory()
+    keep_freed_memory()
     kernel, unread = Kernel(request, golds), Audit()
     for hits in run.slices(request.columns, unread, request.other_lists):
         try:
@@ -279,7 +279,7 @@ def read_parts(run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:
 
 
 @cache
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """glibc returns freed megabytes to the system, and requests them again, page by page, for the next slice: a
     fifth of the time of reading a large run. What it keeps grows with the largest freed block."""
     np.empty(_KEPT, np.uint8)

@@ -83,7 +83,7 @@ class ReturnedNames:
         self._rule, self._relevant = rule, gold.grades > 0
         self._place = np.cumsum(self._relevant) - 1  # of an item among the relevant ones
         names, documents = gold.packed[np.flatnonzero(self._relevant)], documents_of(gold, rule)
-        self._whole = names == documents  # items that name a document
+        self._whole = equal(names, documents)  # items that name a document
         self._ids, self._documents = _Wanted(names), _Wanted(documents)
         self._chunks = names[~self._whole]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from karat.data.audit import Audit
 from karat.data.hits import Hits
-from karat.data.ids import Bools, Floats, Ints, take_list
+from karat.data.ids import Bools, Floats, Ids, Ints, as_list, take, take_list
 from karat.data.score_order import compared, ties_at
 from karat.scoring.options import CountingOptions
 
@@ -233,15 +233,25 @@ def _settle_ties(hits: Hits, tied: Bools, order: Ints | None, rows: Ints, depth:
     sizes = ends - starts
     run = np.repeat(np.arange(len(starts)), sizes)
     places = np.arange(len(run)) + (starts - (np.cumsum(sizes) - sizes))[run]
-    ids = take_list(hits.ids, places if order is None else order[places])
-    wrong = np.fromiter(map(lt, ids, islice(ids, 1, None)), np.bool_, len(ids) - 1) & (run[1:] == run[:-1])
+    ids = take(hits.ids, places if order is None else order[places])
+    wrong = _lower(ids) & (run[1:] == run[:-1])
     if wrong.any():
         order = np.arange(len(tied)) if order is None else order
         unsorted = np.bincount(run[1:][wrong], minlength=len(starts)).astype(np.bool_)
         pairs = starts[unsorted & (sizes == 2)]  # most ties are of two hits
         order[pairs], order[pairs + 1] = order[pairs + 1], order[pairs]
-        _sort_by_id(order, places, ids, run, np.flatnonzero((unsorted & (sizes > 2))[run]))
+        longer = np.flatnonzero((unsorted & (sizes > 2))[run])
+        if len(longer):
+            _sort_by_id(order, places, as_list(ids), run, longer)
     return order
+
+
+def _lower(ids: Ids) -> Bools:
+    """Whether each id is lower than the next one. Python orders text by code point, as bytes of UTF-8 are ordered."""
+    if isinstance(ids, np.ndarray):
+        return np.asarray(ids[:-1] < ids[1:])
+    names = as_list(ids)
+    return np.fromiter(map(lt, names, islice(names, 1, None)), np.bool_, len(names) - 1)
 
 
 def _sort_by_id(order: Ints, places: Ints, ids: list[str], run: Ints, among: Ints) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from karat.data.audit import Audit
 from karat.data.bulk import Bulk
 from karat.data.gold import Gold
-from karat.data.ids import Bools, DocRule, Ints
+from karat.data.ids import Bools, DocRule, Ints, as_slice
 from karat.scoring.judged import Judged, Rules, cutoffs, first_of_item, gold_side
 
 
@@ -57,11 +57,12 @@ class JudgedTable(Bulk, frozen=True):
         present, depth = np.zeros(size, np.bool_), np.zeros(size, np.int64)
         by_document: Bools | None = None
         for part in parts:
-            present[part.queries] = True
-            depth[part.queries] = part.depth
+            rows = as_slice(part.queries)
+            present[rows] = True
+            depth[rows] = part.depth
             if part.by_document is not None:
                 by_document = np.zeros(size, np.bool_) if by_document is None else by_document
-                by_document[part.queries] = part.by_document
+                by_document[rows] = part.by_document
         query, rank, item = (
             np.concatenate([np.zeros(0, np.int64), *(getattr(part, name) for part in parts)])
             for name in ("query", "rank", "item")

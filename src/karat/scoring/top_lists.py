@@ -34,21 +34,20 @@ def top_lists(judged: Judged, depth: int) -> Rankings:
     assert hits is not None
     query, rows = judged.top(depth)
     found = no_lists(judged.n, depth)
-    if not len(rows):
-        return found._replace(length=np.minimum(judged.depth, depth))
-    place = np.arange(len(query)) - np.searchsorted(query, query)
-    found.ids[query, place] = _short(_hashed(hits, rows))
-    same = tied_hits(judged, query, rows)
-    found.tied[query[same], place[same]] = True
-    return found._replace(length=np.minimum(judged.depth, depth))
+    length = np.minimum(judged.depth, depth)
+    if len(rows):
+        filled = np.arange(depth) < length[:, None]
+        found.ids[filled] = _short(_hashed(hits, rows))
+        found.tied[filled] = tied_hits(judged, query, rows)
+    return found._replace(length=length)
 
 
 def tied_hits(judged: Judged, query: Ints, rows: Ints) -> Bools:
     """For hits in ranking order, whether each has the same score as the one before it."""
     tied, hits = np.zeros(len(rows), np.bool_), judged.hits
-    if hits is not None and hits.score is not None and len(rows):
+    if hits is not None and hits.score is not None and len(rows) and (decides := score_decides(hits)).any():
         score = compared(hits.score[rows], judged.score_width)
-        tied[1:] = (score[1:] == score[:-1]) & (query[1:] == query[:-1]) & score_decides(hits)[query[1:]]
+        tied[1:] = (score[1:] == score[:-1]) & (query[1:] == query[:-1]) & decides[query[1:]]
     return tied
 
 

@@ -24,6 +24,7 @@ _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
     "karat_has": ([_POINTER, _WHOLE, _WHOLE], _WHOLE),
     "karat_hash": ([_POINTER, _WHOLE, _WHOLE, _POINTER], None),
     "karat_hash_cut": ([_POINTER, _WHOLE, _WHOLE, _WHOLE, _POINTER], None),
+    "karat_cut": ([_POINTER, _WHOLE, _WHOLE, _WHOLE], None),
     "karat_hash_lines": ([_POINTER, _WHOLE, _WHOLE, _POINTER], None),
     "karat_seen": ([_POINTER, _WHOLE, _POINTER, ctypes.c_uint64], _WHOLE),
     "karat_match": ([_POINTER] * 3 + [_WHOLE] + [_POINTER] * 5, _WHOLE),

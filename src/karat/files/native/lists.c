@@ -69,6 +69,15 @@ void karat_hash_cut(const uint8_t *packed, int64_t count, int64_t words, int64_t
     }
 }
 
+/* Fill each up with NUL from the first `byte` on. */
+void karat_cut(uint8_t *packed, int64_t count, int64_t words, int64_t byte) {
+    const int64_t width = 8 * words;
+    for (int64_t i = 0; i < count; i++, packed += width) {
+        uint8_t *found = memchr(packed, (int)byte, (size_t)width);
+        if (found) memset(found, 0, (size_t)(packed + width - found));
+    }
+}
+
 /* Hashes of lines, each as if it was packed. */
 void karat_hash_lines(const uint8_t *text, int64_t size, int64_t count, uint64_t *hashes) {
     const uint8_t *end = text + size;
