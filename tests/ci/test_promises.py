@@ -92,13 +92,19 @@ PROMISES: dict[str, str] = {
     ),
     "The gold set changed": "gates/test_verdicts::test_what_does_not_measure_the_same_is_no_baseline",
     "A baseline that moves with main": "gates/test_verdicts::test_a_slow_slide_is_caught_by_the_anchor",
-    "A pull request can change `karat.yaml`": (
+    "A pull request can change `karat.yaml`": "",
+    "| field | allowed | because |": "",
+    "| `store` | a folder below": (
         f"{TRUST}::test_a_pull_request_does_not_get_the_password {TRUST}::test_a_folder_elsewhere_needs_the_flag "
-        f"{TRUST}::test_a_folder_below_needs_none {TRUST}::test_a_file_of_somebody_else_is_not_trusted "
+        f"{TRUST}::test_a_folder_below_needs_none"
+    ),
+    "| `retrievers` | Karat's own": (
         f"{TRUST}::test_a_pull_request_names_no_code_and_no_server "
         f"{TRUST}::test_retrievers_of_karats_own_need_no_trust "
         "cli/test_run_command::test_retrievers_of_another_users_file_are_not_run"
     ),
+    "| [`places`](sending.md#names-for-places) | none |": f"{TRUST}::test_a_pull_request_names_no_code_and_no_server",
+    "Anything else ends with exit code 2.": f"{TRUST}::test_a_file_of_somebody_else_is_not_trusted",
     "`KARAT_STORE`, set in the CI's own settings": f"{TRUST}::test_what_the_user_says_needs_none",
     "`karat --trust-config gate …`": (
         f"{TRUST}::test_the_flag_stands_before_or_after_the_command "
@@ -145,11 +151,15 @@ PROMISES: dict[str, str] = {
     "**Forks.** The token": (
         f"{COMMAND}::test_a_fork {COMMAND}::test_a_job_token_prints_the_text {COMMAND}::test_a_wrong_token_is_not_shown"
     ),
-    "**Trouble.** Busy": (
+    "**Trouble.**": "",
+    "Busy and broken servers": (
         f"{COMMENTS}::test_a_server_that_stumbles_is_asked_again {COMMENTS}::test_retry_after_is_honoured "
-        f"{COMMENTS}::test_a_post_that_was_accepted_and_not_answered_is_not_repeated "
         f"{COMMAND}::test_a_hanging_server_ends_with_one_message"
     ),
+    "Each attempt looks for the comment first": (
+        f"{COMMENTS}::test_a_post_that_was_accepted_and_not_answered_is_not_repeated"
+    ),
+    "Exit code 2 means that the text was written nowhere.": f"{COMMAND}::test_a_hanging_server_ends_with_one_message",
     "**What is sent.**": (
         f"{COMMENTS}::test_no_redirect_carries_the_token_to_another_server "
         f"{COMMENTS}::test_the_token_is_taken_out_of_the_text "

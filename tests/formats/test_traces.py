@@ -197,7 +197,7 @@ def test_the_question_may_be_that_of_the_root(name: str) -> None:
 
 def test_the_example_on_the_page_is_read_as_it_says(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text().partition("## Traces")[2]
-    (tmp_path / "t.jsonl").write_text(re.findall(r"```json\n(.*?)```", page, re.S)[0])
+    (tmp_path / "t.jsonl").write_text(re.findall(r"```json title=\"traces.jsonl\"\n(.*?)```", page, re.S)[0])
     [record] = [one.record for one in read(tmp_path / "t.jsonl")]
     assert ids(record["topk"]) == ["returns#1", "shipping#1"]
     assert len(record["steps"]) == 2

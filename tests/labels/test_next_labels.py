@@ -162,27 +162,3 @@ def test_what_it_refuses(case: tuple[Lists, Lists, Grades, Grades]) -> None:
         make_pool([as_run(one), as_run(other)], known, settle=True, metric="latency_p50")
     with refused("nothing-to-label"):
         make_pool([as_run(one), as_run(one)], known, k=6, settle=True)
-
-
-def test_the_example_of_the_documentation(karat_command: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = Path(__file__).parents[2]
-    demo = root / "examples" / "helpdesk"
-    shown = (root / "docs" / "labels.md").read_text().partition("$ karat labels pool old.jsonl")[2].partition("```")[0]
-    command, *lines = shown.strip().splitlines()
-    runs = [json.loads(line) for line in (demo / "bm25.jsonl").read_text().splitlines()]
-    top = {run["query_id"]: {hit["chunk_id"] for hit in run["topk"][:5]} for run in runs if "topk" in run}
-    known = []
-    for line in (demo / "gold.jsonl").read_text().splitlines():
-        entry = json.loads(line)
-        grades = entry.get("gold")
-        if isinstance(grades, dict):
-            kept = {item: grade for item, grade in grades.items() if item in top.get(entry["query_id"], ())}
-            known += [json.dumps({"query_id": entry["query_id"], "gold": kept}) + "\n"] if kept else []
-    monkeypatch.chdir(tmp_path)
-    Path("gold.jsonl").write_text("".join(known))
-    for name, source in (("old", "bm25"), ("new", "bm25_rerank")):
-        Path(f"{name}.jsonl").write_bytes((demo / f"{source}.jsonl").read_bytes())
-    code, out, _ = karat_command("labels", "pool", "old.jsonl", *command.split())
-    assert code == 0
-    printed = {" ".join(line.split()) for line in out.splitlines()}
-    assert [line for line in lines if " ".join(line.split()) not in printed] == []

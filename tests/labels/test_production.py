@@ -78,10 +78,10 @@ def test_the_path_on_the_labels_page(traces: Path, karat_command: Call, monkeypa
             continue
         code, _, err = karat_command(*command)
         assert code == 0, err
-    written = "".join(Path(name).read_text() for name in ("pool.jsonl", "questions.jsonl", "gold.jsonl"))
+    written = "".join(Path(name).read_text() for name in ("to_label.jsonl", "questions.jsonl", "asked.jsonl"))
     assert SECRET not in written
     assert "[email]" in written
-    result = karat.evaluate("traces.jsonl", "gold.jsonl", ["recall@1", "mrr"])
+    result = karat.evaluate("traces.jsonl", "asked.jsonl", ["recall@1", "mrr"])
     assert result["recall@1"].n == 60
     assert result["mrr"].mean == 1.0  # found by the ids of the traces, although the texts were redacted
     assert {question["tags"]["asked"] for question in read(Path("questions.jsonl"))} == {1, 2}

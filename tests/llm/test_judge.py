@@ -515,7 +515,7 @@ def test_the_code_on_the_page_runs(server: Any, pool: Path, monkeypatch: pytest.
 
 
 def test_the_instructions_on_the_page_are_sent(server: Any, pool: Path) -> None:
-    (text,) = re.findall(r"```text\n(.*?)```", page(), re.S)
+    (text,) = re.findall(r"```text title=\"pharmacy.txt\"\n(.*?)```", page(), re.S)
     Path("pharmacy.txt").write_text(text)
     done = judge(server, only(pool), prompt="pharmacy.txt")
     assert server.asked[0]["messages"][0]["content"] == text

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
 from karat.data.audit import Audit
-from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run, Ungrouped
-from karat.data.ids import Seen
+from karat.data.hits import METADATA, OPTIONAL_COLUMNS, Hits, Run, Ungrouped
+from karat.data.ids import Seen, size_of
 from karat.errors import InputError
 from karat.files.native import native
 from karat.files.parquet_file import Unusual
 from karat.formats.ahead import read_ahead
 from karat.formats.base import LARGE, Begun
-from karat.formats.layout import LATENCY, LISTS, Layout, find_column, is_gold, plain_title, refuse_other_system
-from karat.formats.parquet_rows import ROWS, QueryRows, query_rows
+from karat.formats.layout import (
+    LATENCY,
+    LISTS,
+    Layout,
+    find_column,
+    grouped_rows,
+    is_gold,
+    plain_title,
+    refuse_other_system,
+)
+from karat.formats.parquet_rows import ROWS, QueryRows, joined_rows, query_rows
 from karat.formats.table_file import Scan
 from karat.formats.table_run import FrameRun
 
@@ -28,6 +37,15 @@ _LISTS = 125  # the same for lists, until their length is known
 _LOOKED = 10_000
 # Approximate sizes in memory, used to split a table.
 _BYTES_A_HIT, _BYTES_A_LIST = 40, 4_000
+
+
+class _Columns(NamedTuple):
+    """The columns that the native reader reads."""
+
+    query: str
+    item: str
+    system: str | None
+    numbers: dict[str, str]  # by role
 
 
 class ParquetRun(Run):
@@ -43,7 +61,9 @@ class ParquetRun(Run):
         self._system = system
         self._layout = layout or Layout()
         self._rows = rows
-        self._begun: tuple[frozenset[str], Begun[pl.DataFrame]] | None = None  # read before a query came back
+        # Read before a query came back: by polars, or by the native reader.
+        self._begun: tuple[frozenset[str], Begun[pl.DataFrame]] | None = None
+        self._begun_rows: tuple[frozenset[str], Begun[QueryRows]] | None = None
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         done: dict[str, Seen] = {}
@@ -58,46 +78,53 @@ class ParquetRun(Run):
 
     def _native_slices(self, columns: frozenset[str], done: dict[str, Seen]) -> Generator[Hits, None, int]:
         """Slices by the native reader; returns the first row that is left for polars. `done`: queries by system."""
-        scan, at = self.scans[0], self.scans[0].start
-        wanted = self._native_columns(columns)
-        if wanted is None or scan.table is None:
+        at, wanted = self.scans[0].start, self._native_columns(columns)
+        if wanted is None:
             return at
-        query, item, system, numbers = wanted
-        rows = query_rows(
-            scan.table, query, item, list(numbers.values()), system=system, start=at, stop=scan.stop, grouped=True
-        )
+        begun = Begun(self._native_rows(wanted))
         try:
-            for piece in read_ahead(rows) if scan.stop is None and scan.table.size >= LARGE else rows:
+            for piece in begun.rest:
+                begun.keep(piece, size_of(piece.ids) + 16 * len(piece.ids))
                 if done.setdefault(piece.system, Seen()).add_texts(piece.queries):
+                    self._begun_rows = columns, begun
                     raise Ungrouped
-                scan.note_parsed(len(piece.ids))
                 at += len(piece.ids)
                 if self._system in (None, piece.system):
-                    yield self._hits(piece, numbers)
+                    yield self._hits(piece, wanted.numbers)
                 del piece  # before the next is read
         except Unusual:
             pass
-        except Ungrouped:
-            if done:
-                raise
-            scan.note_parsed(min(ROWS, scan.height() - at), 1 / (2 + len(numbers)))
         return at
+
+    def _native_rows(self, wanted: _Columns) -> Iterator[QueryRows]:
+        scan, numbers = self.scans[0], list(wanted.numbers.values())
+        assert scan.table is not None
+        rows = query_rows(
+            scan.table, wanted.query, wanted.item, numbers, system=wanted.system, start=scan.start, stop=scan.stop
+        )
+        for piece in read_ahead(rows) if scan.stop is None and scan.table.size >= LARGE else rows:
+            scan.note_parsed(len(piece.ids))
+            yield piece
+            del piece  # before the next is read
 
     def _hits(self, rows: QueryRows, numbers: dict[str, str]) -> Hits:
         values = dict(zip(numbers, rows.numbers, strict=True))
-        return Hits(
+        queries, offsets, order = grouped_rows(rows.queries, rows.counts)
+        hits = Hits(
             system=rows.system,
-            queries=rows.queries,
-            offsets=np.append(0, np.cumsum(rows.counts)),
+            queries=queries,
+            offsets=offsets,
             ids=rows.ids,
             score=values.get("score"),
             rank=values.get("rank"),
             rowwise=True,
+            scattered=order is not None and bool((np.diff(order) < 0).any()),
             score_field=numbers.get("score"),
-        ).with_hashes(rows.hashed)
+        )
+        return hits.with_hashes(rows.hashed) if order is None else hits.select_rows(order, np.diff(offsets))
 
-    def _native_columns(self, columns: frozenset[str]) -> tuple[str, str, str | None, dict[str, str]] | None:
-        """The columns of query, item and system, and the numbers by role; None where polars must read."""
+    def _native_columns(self, columns: frozenset[str]) -> _Columns | None:
+        """None where polars must read."""
         scan = self.scans[0]
         table = scan.table
         if len(self.scans) > 1 or scan.constants or table is None or native() is None:
@@ -108,14 +135,14 @@ class ParquetRun(Run):
         said = {role: stored[found] for role in roles if (found := find_column(stored, role)) is not None}
         query, item = said.get("query_id"), said.get("chunk_id") or said.get("doc_id")
         both = "chunk_id" in said and "doc_id" in said
-        others = {LATENCY, *OPTIONAL_COLUMNS} & set(stored)
+        others = METADATA in columns or {LATENCY, *OPTIONAL_COLUMNS} & set(stored)
         if query is None or item is None or both or others or is_gold([plain_title(name) for name in stored]):
             return None
         numbers: dict[str, str] = {role: said[role] for role in ("score", "rank") if role in said}
         texts = [name for name in (query, item, said.get("system")) if name is not None]
         readable = all(table.reads(name, "text") for name in texts)
         readable = readable and all(table.reads(name, "number") for name in numbers.values())
-        return (query, item, said.get("system"), numbers) if readable else None
+        return _Columns(query, item, said.get("system"), numbers) if readable else None
 
     def may_say(self, column: str) -> bool:
         return any(self._layout.may_say(scan.names(), column) for scan in self.scans)
@@ -155,6 +182,7 @@ class ParquetRun(Run):
     def grouped(self) -> Run:
         whole = _Whole(self.label, self.scans, self._system, self._layout)
         whole._begun, self._begun = self._begun, None
+        whole._begun_rows, self._begun_rows = self._begun_rows, None
         return whole
 
     def _frames(self, columns: frozenset[str], start: int | None = None) -> Iterator[pl.DataFrame]:
@@ -196,12 +224,29 @@ class _Whole(ParquetRun):
         return None
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
+        found = self._native_hits(columns)
+        if found is not None:
+            refuse_other_system(self._system, [found.system], self.label)
+            yield found
+            return
         (read, begun), self._begun = self._begun or (columns, None), None
         whole = joined(
             list(begun if begun and begun.is_whole and read == columns else self._frames(columns)), self.label
         )
         for hits in FrameRun(whole, self.label, self._system, layout=self._layout, named=True).slices(columns, audit):
             yield replace(hits, places=None)  # the frame is dropped after the pass
+
+    def _native_hits(self, columns: frozenset[str]) -> Hits | None:
+        """All of it by the native reader, from what was read already and the rest; None where polars must read."""
+        (read, begun), self._begun_rows = self._begun_rows or (columns, None), None
+        wanted = self._native_columns(columns)
+        if wanted is None or begun is None:
+            return None
+        try:
+            rows = list(begun if begun.is_whole and read == columns else self._native_rows(wanted))
+        except Unusual:
+            return None
+        return self._hits(joined_rows(rows), wanted.numbers)
 
 
 def streamed(

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from karat.data.bulk import Bulk
-from karat.data.hits import Ungrouped
 from karat.data.ids import Floats, Hashes, Ints, Packed
 from karat.data.packed_ids import WORD
 from karat.files.parquet_file import Budget, PageColumn, ParquetTable, Unusual
@@ -45,13 +44,11 @@ def query_rows(
     system: str | None = None,
     start: int = 0,
     stop: int | None = None,
-    grouped: bool = False,
     rows: int = ROWS,
 ) -> Iterator[QueryRows]:
     """Pieces of whole queries. Raises `Unusual` where polars must go on, after the last piece.
 
-    `system`: a column that must have the same value everywhere. `grouped`: raise Ungrouped where a query comes back in
-    the first rows, before their other columns are read."""
+    `system`: a column that must have the same value everywhere."""
     stop = table.height if stop is None else stop
     group, at = table.group_of(start)
     budget = Budget(table.size)
@@ -64,14 +61,20 @@ def query_rows(
         while at < stop:
             count = min(rows, stop - at)
             queries, counts = columns.queries(begun, count)
-            if grouped and at == start and len(set(queries)) < len(queries):
-                raise Ungrouped
             at += count
             whole = len(queries) if at == stop else len(queries) - 1
             found, begun = columns.rows(begun, count, queries, counts).cut(whole)
             if whole:
                 yield found
             del found  # before the next is read
+
+
+def joined_rows(parts: list[QueryRows]) -> QueryRows:
+    """All pieces as one."""
+    numbers = [np.concatenate(values) for values in zip(*(part.numbers for part in parts), strict=True)]
+    counts, hashed = (np.concatenate([getattr(part, name) for part in parts]) for name in ("counts", "hashed"))
+    queries = [query for part in parts for query in part.queries]
+    return QueryRows(queries, counts, np.concatenate([part.ids for part in parts]), hashed, numbers, parts[0].system)
 
 
 class _Columns:

@@ -18,7 +18,7 @@ from karat.files.parquet_file import Unusual
 from karat.formats.base import SWAPPED, Source
 from karat.formats.gold_records import TARGET_FIELD
 from karat.formats.layout import CheckedTable, Runs, grouped_rows, in_order, runs_of
-from karat.formats.parquet_rows import QueryRows
+from karat.formats.parquet_rows import QueryRows, joined_rows
 from karat.formats.table_file import ParquetColumns, read_table
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _judgements(
     except Unusual:
         found = []
     if found:
-        return _joined(found)
+        return _judged_rows(joined_rows(found))
     names: list[str] = []
     sizes: list[Ints] = []
     ids, grades = PackedIds(whole.frame.height), np.ones(whole.frame.height)
@@ -152,12 +152,10 @@ def _judgements(
     return (names, np.concatenate(sizes)), ids.ids, grades
 
 
-def _joined(found: list[QueryRows]) -> tuple[Runs, list[str] | Packed, Floats]:
-    names, counts = [name for rows in found for name in rows.queries], np.concatenate([rows.counts for rows in found])
-    ids, ones = PackedIds(int(counts.sum())), np.ones(int(counts.sum()))
-    for rows in found:
-        ids.add_packed(rows.ids)
-    return (names, counts), ids.ids, np.concatenate([rows.numbers[0] for rows in found]) if found[0].numbers else ones
+def _judged_rows(rows: QueryRows) -> tuple[Runs, list[str] | Packed, Floats]:
+    ids = PackedIds(len(rows.ids))
+    ids.add_packed(rows.ids)
+    return (rows.queries, rows.counts), ids.ids, rows.numbers[0] if rows.numbers else np.ones(len(rows.ids))
 
 
 def _passages(table: CheckedTable, item: str, kind: int) -> tuple[list[Passage | None], list[str]]:
