@@ -205,7 +205,8 @@ def _page(spent: dict[tuple[Case, str], Spent], cases: list[Case], repeats: int)
         "# Benchmarks: SQL in DuckDB",
         "Written by `benchmarks/duckdb_sql.py`: seven metrics of the same Parquet files, equal for every query.",
         conditions(
-            f"{repeats} repeats; least CPU (user + system, all threads) of whole processes", ["karat", "duckdb"]
+            f"{repeats} {'repeat' if repeats == 1 else 'repeats'}; least CPU (user + system, all threads) of whole processes",
+            ["karat", "duckdb"],
         ),
         target_table(targets),
         table(["run", ">queries", "contender", ">CPU s", ">peak MB"], lines),
