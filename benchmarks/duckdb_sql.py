@@ -201,16 +201,15 @@ def _page(spent: dict[tuple[Case, str], Spent], cases: list[Case], repeats: int)
         for name in ("Karat", "DuckDB"):
             one = spent[case, name]
             lines.append([str(case), f"{case.hits // case.depth:,}", name, f"{one.cpu:.2f}", f"{one.memory:.0f}"])
+    times = "1 repeat" if repeats == 1 else f"{repeats} repeats"
     parts = [
         "# Benchmarks: SQL in DuckDB",
         "Written by `benchmarks/duckdb_sql.py`: seven metrics of the same Parquet files, equal for every query.",
-        conditions(
-            f"{repeats} {'repeat' if repeats == 1 else 'repeats'}; least CPU (user + system, all threads) of whole processes",
-            ["karat", "duckdb"],
-        ),
+        conditions(f"{times}; least CPU (user + system, all threads) of whole processes", ["karat", "duckdb"]),
         target_table(targets),
         table(["run", ">queries", "contender", ">CPU s", ">peak MB"], lines),
-        "Karat's time includes intervals, ceilings and the audit; the query is in the script.",
+        "Karat's time includes intervals, ceilings and the audit; the query is in the script. With ranks, the query trusts "
+        "them and reads no scores, while Karat checks both; with scores only, both rank the hits.",
     ]
     return joined(parts)
 
