@@ -208,8 +208,8 @@ def _page(spent: dict[tuple[Case, str], Spent], cases: list[Case], repeats: int)
         conditions(f"{times}; least CPU (user + system, all threads) of whole processes", ["karat", "duckdb"]),
         target_table(targets),
         table(["run", ">queries", "contender", ">CPU s", ">peak MB"], lines),
-        "Karat's time includes intervals, ceilings and the audit; the query is in the script. With ranks, the query trusts "
-        "them and reads no scores, while Karat checks both; with scores only, both rank the hits.",
+        "Karat's time includes intervals, ceilings and the audit; the query is in the script. With ranks, the query "
+        "trusts them and reads no scores, while Karat checks both; with scores only, both rank the hits.",
     ]
     return joined(parts)
 
