@@ -31,6 +31,10 @@ settings.load_profile("karat")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Several processes run tests: threads of linear algebra would only wait for each other. Before NumPy is imported.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # Started in the background, pytest ignores SIGINT, and so would whatever tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
