@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 # Examples are small, but the first of them pays for imports: a deadline would only make tests flaky. The same examples
 # every time, so that a red build is about the change and not about luck; KARAT_EXPLORE=1 looks for new ones.
 EXPLORE = os.environ.get("KARAT_EXPLORE") == "1"
-settings.register_profile("karat", deadline=None, derandomize=not EXPLORE, print_blob=True)
+settings.register_profile(
+    "karat", max_examples=500 if EXPLORE else 50, deadline=None, derandomize=not EXPLORE, print_blob=True
+)
 settings.load_profile("karat")
 
 # Hundreds of tests start Karat as a process of its own: it must not be compiled anew for each of them.

@@ -52,7 +52,7 @@ WRITTEN = st.one_of(
 
 
 @needs_native
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(WRITTEN, min_size=1, max_size=20))
 def test_every_number_is_rounded_once(numbers: list[str]) -> None:
     block = "".join(f"q 0 d{i} {number}\n" for i, number in enumerate(numbers)).encode()
@@ -125,7 +125,7 @@ PIECES += [
 
 @needs_native
 @pytest.mark.parametrize("kind", ["run", "qrels"])
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_trec_files_are_the_same_whatever_is_changed(
     kind: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
