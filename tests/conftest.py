@@ -148,6 +148,7 @@ def _ended(
     monkeypatch.setenv("KARAT_TRACEBACK", "1")  # a bug is an exception here
     with pytest.raises(SystemExit) as ended:
         main()
+    gc.unfreeze()  # while all that there is stays frozen, each command looks through it
     out, err = capsys.readouterr()
     cause = ended.value.__context__
     return int(ended.value.code or 0), out, err, cause if isinstance(cause, KaratError) else None
