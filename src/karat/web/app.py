@@ -69,11 +69,11 @@ def prepare(kind: type[msgspec.Struct] = msgspec.Struct) -> None:
     same time."""
     for own in kind.__subclasses__():
         if own.__module__.startswith("karat.") and own not in _PREPARED:
-            _PREPARED.add(own)
             with suppress(
                 TypeError, NameError
             ):  # never decoded: fields of other types, or types only for type checkers
                 msgspec.json.Decoder(own)
+            _PREPARED.add(own)
         prepare(own)
 
 
