@@ -38,6 +38,7 @@ class PostgresStore(Store):
         # One connection for reads and one for writes, so that reads do not wait for writes.
         self._locks = {False: threading.RLock(), True: threading.RLock()}
         self._connections: dict[bool, psycopg.Connection[Any]] = {}
+        self._snapshot: Connection | None = None  # of the thread that has the lock for reads
         with self.transaction() as connection:
             there = connection.execute("SELECT to_regclass('karat.karat_history') IS NOT NULL").fetchall()[0][0]
             if there and self.version(connection) >= up_to:
@@ -53,6 +54,9 @@ class PostgresStore(Store):
     def transaction(self, *, write: bool = False) -> Iterator[Connection]:
         psycopg = _driver()
         with self._locks[write]:
+            if self._snapshot is not None and not write:
+                yield self._snapshot
+                return
             connection = self._connected(write)
             try:
                 levels = psycopg.IsolationLevel
@@ -69,6 +73,15 @@ class PostgresStore(Store):
                 if error.sqlstate in _COLLISIONS:
                     raise Collision(what) from error
                 raise StoreError(what, code="unusable-history") from error
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        with self.transaction() as connection:
+            before, self._snapshot = self._snapshot, connection
+            try:
+                yield
+            finally:
+                self._snapshot = before
 
     def state(self) -> str:
         """The current snapshot: it changes whenever another transaction commits a change."""
@@ -136,6 +149,8 @@ def _driver() -> ModuleType:
 
 class _Asking:
     """A psycopg connection with ? as placeholder."""
+
+    splits_texts = True  # `string_to_array`
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection

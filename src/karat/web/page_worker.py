@@ -66,7 +66,8 @@ def _made(store: Store, asked: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     }
     with suppress(Exception):  # the server makes the page itself, and reports the error
         try:
-            shown = MADE_APART[asked["route"]](store, Request(scope))
+            with store.snapshot():
+                shown = MADE_APART[asked["route"]](store, Request(scope))
         except KaratError as error:
             shown = problem_page(store, error)
         headers = {name: value for name, value in shown.headers.items() if name != "content-length"}
