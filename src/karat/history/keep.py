@@ -148,9 +148,9 @@ def _sweep(result: Result) -> Any:
 
 
 def _typed(value: Any, kind: type[_S]) -> _S | None:
-    """Converts through JSON, whose keys are texts; None if there is nothing, or it has another format."""
+    """Converts from JSON, whose keys are texts; None if there is nothing, or it has another format."""
     try:
-        return None if value is None else msgspec.json.decode(msgspec.json.encode(value), type=kind)
+        return None if value is None else msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError:
         return None  # from another version; the scores do not depend on it
 

@@ -344,18 +344,25 @@ def tags_of(connection: Connection, ids: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def run_version(connection: Connection, run_id: str) -> str:
-    """Everything about a run that can change, and all pins; its id covers the rest. In one statement, because it is
-    asked before each page of a run."""
+def version_of(run_id: str) -> tuple[str, list[str]]:
+    """A statement for everything about a run that can change, all pins, and runs with its id as a tag. The id covers
+    the rest. One statement, because it is asked before a page of a run is shown again."""
     statement = (
         "SELECT 0, saved_at, head, title, note, deleted_at FROM runs WHERE id = ? "
         "UNION ALL SELECT 1, judged_at, digest, NULL, NULL, NULL FROM verdicts WHERE run_id = ? "
         "UNION ALL SELECT 2, tag, NULL, NULL, NULL, NULL FROM tags WHERE run_id = ? "
         "UNION ALL SELECT 3, name, kind, run_id, NULL, NULL FROM pins "
         "UNION ALL SELECT 4, CAST(count(*) AS TEXT), NULL, NULL, NULL, NULL FROM hits WHERE run_id = ? "
+        "UNION ALL SELECT 5, run_id, NULL, NULL, NULL, NULL FROM tags WHERE tag BETWEEN ? AND ? "
         "ORDER BY 1, 2, 3"
     )
-    return repr((run_id, [*map(tuple, connection.execute(statement, [run_id] * 4).fetchall())]))
+    return statement, [run_id] * 6
+
+
+def is_unambiguous(run_id: str, version: Sequence[Any]) -> bool:
+    """Whether the run is there, and its id is not also the name of a pin or tag, which may be of another run."""
+    named = any(kind == 5 or (kind == 3 and name == run_id) for kind, name, *_ in version)
+    return not named and any(kind == 0 and row[-1] is None for kind, *row in version)
 
 
 def described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 import time
@@ -48,7 +49,7 @@ from karat.results.kept_run import KeptRun, RunDocument, read_document, read_kep
 
 _T = TypeVar("_T")
 _ATTEMPTS = 10  # for a transaction that collides with others
-_ID = re.compile(r"[0-9a-f]{4,64}")
+_ID, _WHOLE_ID = re.compile(r"[0-9a-f]{4,64}"), re.compile(r"[0-9a-f]{64}")
 _PAGE, _MOST = 50, 500
 _NEWEST = Sort()
 _DEFAULT_BRANCHES = ("main", "master", "trunk")
@@ -208,8 +209,13 @@ class Store(Changes):
 
     def run_version(self, reference: str) -> str:
         """A value that changes with every write about the run of a reference, and with every pin."""
-        with self.transaction() as connection:
-            return sql.run_version(connection, self._find(connection, reference))
+        run_id = reference
+        found = self._rows(*sql.version_of(run_id)) if _WHOLE_ID.fullmatch(run_id) else []
+        if not sql.is_unambiguous(run_id, found):
+            with self.transaction() as connection:
+                run_id = self._find(connection, reference)
+                found = connection.execute(*sql.version_of(run_id)).fetchall()
+        return hashlib.sha256(repr((run_id, [*map(tuple, found)])).encode()).hexdigest()
 
     def runs(
         self, only: Filter | None = None, *, limit: int = _PAGE, after: str | None = None, sort: Sort = _NEWEST

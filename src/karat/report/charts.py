@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from karat.report.blocks import Bar, Bars, Bin, Chart, Dot, Dots, Histogram, Interval, Range, Scatter, Series, Spot
 from karat.report.cells import around
+from karat.report.readable import safe
 from karat.report.svg import (
     Scale,
     axis,
@@ -318,15 +319,10 @@ def _draw_histogram(histogram: Histogram, ident: str) -> Markup:
 
 def _bin(one: Bin, place: int, bins: int, y: Scale) -> Markup:
     high = max(_HISTOGRAM_HEIGHT * y.share(one.count), 1.5)  # a single query among thousands is visible
-    return element(
-        "rect",
-        element("title", f"{one.text}: {counted(one.count)}"),
-        x=percent(place / bins),
-        y=_HISTOGRAM_HEIGHT - high,
-        width=percent(1 / bins),
-        height=high,
-        class_="bar b0",
-    )
+    where = f'x="{percent(place / bins)}" y="{plain(_HISTOGRAM_HEIGHT - high)}"'
+    size = f'width="{percent(1 / bins)}" height="{plain(high)}"'
+    title = f"<title>{safe(one.text)}: {counted(one.count)}</title>"
+    return Markup(f'<rect {where} {size} class="bar b0">{title}</rect>')  # escaped
 
 
 def _among(edges: Sequence[float], value: float) -> float:

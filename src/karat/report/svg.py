@@ -51,7 +51,8 @@ def plain(value: float) -> str:
     >>> plain(1.5), plain(2.0), plain(1 / 3)
     ('1.5', '2', '0.33')
     """
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+    shown = f"{value:.2f}"
+    return shown if shown[-1] != "0" else shown[:-1] if shown[-2] != "0" else shown[:-3]
 
 
 def percent(share: float) -> str:

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from functools import cache
 from importlib import resources
 from typing import Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 from jinja2 import ChoiceLoader, Environment, FunctionLoader
@@ -162,6 +162,12 @@ def _run_link(run_id: str) -> Markup:
     return Markup(f'<a href="/runs/{name}" title="{name}"><code>{safe(run_id[:10])}</code></a>')  # escaped
 
 
+def _query_link(query_id: str, runs: Sequence[str] = ()) -> Markup:
+    to = "&".join([urlencode({"query_id": query_id}, quote_via=quote), *(f"run={quote(run)}" for run in runs)])
+    name = safe(readable(query_id, NAME).replace("\n", " "))
+    return Markup(f'<a href="/query?{safe(to)}">{name}</a>')  # escaped
+
+
 def _outcome(value: str | None) -> Markup:
     if not value:
         return Markup("–")
@@ -200,7 +206,13 @@ def _templates() -> Environment:
     assert blocks.loader is not None
     made = blocks.overlay(loader=ChoiceLoader([FunctionLoader(_known), blocks.loader]))
     made.filters.update(minute=minute, gold_set=gold_set)
-    parts = {"run_link": _run_link, "outcome": _outcome, "named": _named, "made_by": _made_by}
+    parts = {
+        "run_link": _run_link,
+        "query_link": _query_link,
+        "outcome": _outcome,
+        "named": _named,
+        "made_by": _made_by,
+    }
     made.globals = {**made.globals, **parts, "may": may}
     return made
 
