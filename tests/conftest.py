@@ -24,12 +24,18 @@ if TYPE_CHECKING:
 # Examples are small, but the first of them pays for imports: a deadline would only make tests flaky. The same examples
 # every time, so that a red build is about the change and not about luck; KARAT_EXPLORE=1 looks for new ones.
 EXPLORE = os.environ.get("KARAT_EXPLORE") == "1"
-settings.register_profile("karat", deadline=None, derandomize=not EXPLORE, print_blob=True)
+settings.register_profile(
+    "karat", max_examples=500 if EXPLORE else 50, deadline=None, derandomize=not EXPLORE, print_blob=True
+)
 settings.load_profile("karat")
 
 # Hundreds of tests start Karat as a process of its own: it must not be compiled anew for each of them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Several processes run tests: threads of linear algebra would only wait for each other. Before NumPy is imported.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Started in the background, pytest ignores SIGINT, and so would whatever tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -142,6 +148,7 @@ def _ended(
     monkeypatch.setenv("KARAT_TRACEBACK", "1")  # a bug is an exception here
     with pytest.raises(SystemExit) as ended:
         main()
+    gc.unfreeze()  # while all that there is stays frozen, each command looks through it
     out, err = capsys.readouterr()
     cause = ended.value.__context__
     return int(ended.value.code or 0), out, err, cause if isinstance(cause, KaratError) else None

@@ -95,14 +95,14 @@ def test_the_files_that_are_mutated_are_good(file: Path) -> None:
         assert karat.evaluate(RUN, file, METRICS).queries
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(data=st.binary(max_size=200))
 def test_any_bytes(file: Path, data: bytes) -> None:
     check_run(file, data)
     check_gold(file, data)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     head=st.sampled_from([b"\x1f\x8b\x08\x00", b"\x28\xb5\x2f\xfd", b"PAR1", b'{"query_id":', b"- query_id: "]),
     data=st.binary(),
@@ -112,31 +112,31 @@ def test_any_bytes_after_a_known_beginning(file: Path, head: bytes, data: bytes)
     check_gold(file, head + data)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(data=mutated(RUN_FILES))
 def test_wounded_runs(file: Path, data: bytes) -> None:
     check_run(file, data)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(data=mutated(GOLD_FILES))
 def test_wounded_gold(file: Path, data: bytes) -> None:
     check_gold(file, data)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(data=mutated(RUN_FILES), name=st.sampled_from(["run-log", "samples", "dict", "trec-run", "table"]))
 def test_wounded_runs_in_a_named_format(file: Path, data: bytes, name: str) -> None:
     check_run(file, data, name)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(data=mutated(GOLD_FILES), name=st.sampled_from(["gold", "samples", "dict", "trec-qrels", "table"]))
 def test_wounded_gold_in_a_named_format(file: Path, data: bytes, name: str) -> None:
     check_gold(file, data, name)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(data=mutated({"trec": RUN_FILES["trec"] * 3, "log": RUN_FILES["log"]}))
 def test_wounded_runs_on_the_way_of_large_files(file: Path, data: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -148,7 +148,7 @@ def test_wounded_runs_on_the_way_of_large_files(file: Path, data: bytes) -> None
         check_run(file, data)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(data=mutated({"dataset": b"dataset_version: v1\nas_of_range: [2025-01-01, 2025-02-01]\nname: x\n"}))
 def test_a_wounded_dataset_yaml(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     folder = tmp_path_factory.getbasetemp() / "beside"
@@ -157,7 +157,7 @@ def test_a_wounded_dataset_yaml(tmp_path_factory: pytest.TempPathFactory, data: 
     check_gold(folder / "gold", GOLD_FILES["qrels"])
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     qrels=mutated({"qrels": b"query-id\tcorpus-id\tscore\nq1\ta#1\t2\nq2\tc#1\t1\n"}),
     queries=mutated(
@@ -228,7 +228,7 @@ ENTRY_LISTS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     run=RECORDS
     | VALUES
@@ -238,7 +238,7 @@ def test_any_run_in_memory(run: Any) -> None:
     survives(lambda: evaluate_all(run, GOLD, METRICS))
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     gold=ENTRY_LISTS
     | VALUES
@@ -248,13 +248,13 @@ def test_any_gold_in_memory(gold: Any) -> None:
     survives(lambda: karat.evaluate(RUN, gold, METRICS))
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(records=RECORDS)
 def test_any_records_in_a_file(file: Path, records: list[Any]) -> None:
     check_run(file, b"".join(line(r) for r in [{"query_id": "q0", "topk": []}, *records]))
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(entries=ENTRY_LISTS)
 def test_any_entries_in_a_file(file: Path, entries: list[Any]) -> None:
     check_gold(file, b"".join(line(e) for e in [{"query_id": "q1", "gold": ["a#1"]}, *entries]))
@@ -298,7 +298,7 @@ COLUMNS = st.dictionaries(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(columns=COLUMNS, kinds=st.booleans())
 def test_any_frame(columns: dict[str, list[Any]], kinds: bool) -> None:
     try:

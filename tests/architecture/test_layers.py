@@ -38,7 +38,7 @@ def _imports(path: Path) -> Iterator[str]:
     skipped = {
         id(child)
         for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for child in ast.walk(node)
     }
     known = modules()

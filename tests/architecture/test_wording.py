@@ -87,7 +87,7 @@ def tables_of(tree: ast.Module, function: ast.AST) -> Tables:
             target = node.target
             names = [one.id if isinstance(one, ast.Name) else "" for one in elements(target) or [target]]
             source, several = node.iter, bool(elements(target))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.parametrize":
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", None) == "parametrize":
             head, source = node.args[:2]
             names = [text.strip() for one in texts_of(head, {}) for text in one.split(",")]
             several = len(names) > 1

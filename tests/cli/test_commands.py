@@ -1,4 +1,4 @@
-"""The command line as a user runs it: a process, its output, its exit code."""
+"""The command line as a user runs it: its output and its exit code. Where a process matters, it is one of its own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 import jsonschema
 import polars as pl
 import pytest
+from commands import run_here
 
 from karat.cli.main import COMMANDS
 from karat.errors import KaratError
@@ -25,7 +26,11 @@ RUN, GOLD = str(DEMO / "bm25_rerank.jsonl"), str(DEMO / "gold.jsonl")
 Refuses = Callable[..., KaratError]
 
 
-def karat(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+def karat(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return run_here(*arguments, cwd=cwd)
+
+
+def process(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "karat.cli.main", *arguments]
     environment = {**os.environ, "NO_COLOR": "1", **environment}
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
@@ -48,7 +53,7 @@ def refuses(small: Path, monkeypatch: pytest.MonkeyPatch, karat_refuses: Refuses
 
 
 def test_eval_prints_the_panel_within_100_columns() -> None:
-    done = karat("eval", RUN, "--gold", GOLD, "--corpus", str(DEMO / "corpus.jsonl"))
+    done = process("eval", RUN, "--gold", GOLD, "--corpus", str(DEMO / "corpus.jsonl"))
     assert done.returncode == 0, done.stderr
     for expected in ("recall@5", "ndcg@5", "precision@5", "distinct_docs@5", "mrr", "judged@5", "latency_p90"):
         assert expected in done.stdout
@@ -69,7 +74,7 @@ def test_every_table_fits_100_columns(small: Path) -> None:
 
 
 def test_eval_json_is_the_saved_result(small: Path) -> None:
-    done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "recall@5", "-m", "mrr", "--json", cwd=small)
+    done = process("eval", "run.jsonl", "--gold", "gold.jsonl", "-m", "recall@5", "-m", "mrr", "--json", cwd=small)
     saved = json.loads(done.stdout)
     assert saved["schema"] == "karat/result/2"
     assert [(r["metric"], r["mean"], r["n"], r["undefined"]) for r in saved["summary"]] == [
@@ -88,7 +93,7 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
         folder.mkdir()
         names = ("out.json", "out.md", "scores.parquet", "out.csv", "summary=s.csv", "audit=a.csv")
         options = [part for name in names for part in ("-o", name)]
-        done = karat("eval", RUN, "--gold", GOLD, *options, cwd=folder, PYTHONHASHSEED=seed)
+        done = process("eval", RUN, "--gold", GOLD, *options, cwd=folder, PYTHONHASHSEED=seed)
         assert done.returncode == 0, done.stderr
         outputs.append({p.name: p.read_bytes() for p in folder.iterdir()} | {"stdout": done.stdout.encode()})
     assert len(outputs[0]) == 7
@@ -109,7 +114,7 @@ def test_written_tables_can_be_read_back(tmp_path: Path) -> None:
 def test_a_result_is_a_typed_object_again(tmp_path: Path) -> None:
     import karat as library
 
-    karat("eval", RUN, "-g", GOLD, "-o", "r.json", cwd=tmp_path)
+    process("eval", RUN, "-g", GOLD, "-o", "r.json", cwd=tmp_path)
     saved = library.load(tmp_path / "r.json")
     live = library.evaluate(RUN, GOLD)
     assert saved.means == live.means
@@ -130,7 +135,7 @@ def test_an_unwritable_folder_is_refused_before_the_work(small: Path) -> None:
         locked = Path("/proc")
     (small / "folder.json").mkdir()
     for output in (str(locked / "out.json"), "folder.json"):
-        done = karat("eval", "run.jsonl", "--gold", "gold.jsonl", "-o", output, cwd=small)
+        done = process("eval", "run.jsonl", "--gold", "gold.jsonl", "-o", output, cwd=small)
         assert (done.returncode, done.stdout) == (2, "")
         assert output in done.stderr
 
@@ -214,7 +219,7 @@ def test_a_bad_setting_is_named_with_what_it_may_be(
 
 def test_errors_are_one_message_on_standard_error(small: Path) -> None:
     (small / "bad.jsonl").write_text('{"query_id": "q", "topk": [{"chunk_id": "a", "score": "high"}]}\n')
-    done = karat("eval", "bad.jsonl", "--gold", "gold.jsonl", cwd=small)
+    done = process("eval", "bad.jsonl", "--gold", "gold.jsonl", cwd=small)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("error: bad.jsonl:1: topk[0].score: ")
@@ -321,7 +326,7 @@ def test_check_refuses_what_cannot_be_used(small: Path) -> None:
 
 
 def test_help_promises_what_there_is() -> None:
-    shown = karat("--help").stdout
+    shown = process("--help").stdout
     listed = re.findall(r"^  (\w+)  +\w", shown.partition("Measure:")[2], re.M)
     assert listed == [name for part in COMMANDS.values() for name in part]
     assert {"eval", "check", "metrics", "labels"} <= set(listed)

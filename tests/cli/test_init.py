@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
+from commands import run_here
 
 from karat.schemas import schema_text
 
@@ -20,11 +20,7 @@ FILES = ["ship-criteria.yaml", "ship-criteria.schema.json", "gold.yaml", ".githu
 
 
 def karat(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "karat.cli.main", *arguments]
-    environment = {**os.environ, "NO_COLOR": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
-    assert "Traceback" not in done.stderr
-    return done
+    return run_here(*arguments, cwd=cwd)
 
 
 def tree(folder: Path) -> set[str]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import polars
 import pytest
 import yaml
+from commands import run_here
 from refusals import refused
 
 from karat.files.installed import checked, installed_from
@@ -25,10 +24,7 @@ WORKFLOW = ".github/workflows/karat.yml"
 
 
 def karat(*arguments: str, cwd: Path, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "karat.cli.main", *arguments]
-    environment = {**os.environ, "NO_COLOR": "1", **variables}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
-    assert "Traceback" not in done.stderr
+    done = run_here(*arguments, cwd=cwd, **variables)
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -152,13 +148,7 @@ def test_the_gates_run_on_what_is_there(tmp_path: Path, shape: Callable[[Path], 
     assert (asked[0], measured[0], judged[0]) == ("run", "eval", "gate")
     karat(*asked, cwd=tmp_path)
     karat(*measured, cwd=tmp_path)
-    verdicts = subprocess.run(
-        [sys.executable, "-m", "karat.cli.main", *judged, "--json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    verdicts = run_here(*judged, "--json", cwd=tmp_path)
     assert verdicts.returncode in (0, 1), verdicts.stderr
     found = json.loads(verdicts.stdout)["verdicts"]
     assert {v["outcome"] for v in found} <= {"pass", "fail"}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run_here
 
 from karat.errors import KaratError
 
@@ -63,8 +64,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def karat(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100"}
-    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False, cwd=folder, env=environment)
+    return run_here(*arguments, cwd=folder, COLUMNS="100")
 
 
 def records(file: Path) -> list[dict[str, Any]]:

@@ -150,7 +150,7 @@ PIECES += [b'"raw":[],', b'"raw": null,', b'}], "raw": [{', b'"topk_original": [
 
 
 @pytest.mark.parametrize("kind", DECODERS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_whatever_is_changed_both_ways_agree(
     kind: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -184,7 +184,7 @@ OBJECTS = st.lists(FIELDS, max_size=5, unique_by=lambda pair: pair[0]).map(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(objects=st.lists(st.tuples(OBJECTS, st.integers(1, 4)), min_size=1, max_size=8))
 def test_objects_whose_fields_and_values_change(
     objects: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory

@@ -202,7 +202,7 @@ def test_parts_begin_in_the_middle(writer: str, tmp_path: Path) -> None:
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(["a", "b", "doc_12345678901234567"])
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.sampled_from("abcdef"), TEXTS, st.integers(-5, 9), st.floats(width=32)), max_size=60),
     st.sampled_from(sorted(WRITERS)),
@@ -215,7 +215,7 @@ def test_random_tables(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]
     assert outcome(path) == plainly(lambda: outcome(path))
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.data())
 def test_damaged_files_are_read_alike_or_refused(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
     """Bytes of a header or a level may change without a trace; values may not differ."""

@@ -99,7 +99,7 @@ def other_lists(run: Run, name: str, columns: frozenset[str]) -> dict[Any, Any]:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("columns", [NOTHING, ALL], ids=["bare", "all"])
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=logs(), data=st.data())
 def test_a_run_log_is_read_once_and_looked_at_again(
     text: bytes, data: st.DataObject, columns: frozenset[str], tmp_path: Path

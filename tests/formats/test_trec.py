@@ -129,7 +129,7 @@ def test_qrels_name_the_line_of_a_mistake(tmp_path: Path) -> None:
 def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def switch() -> None:
         monkeypatch.setattr(trec, "_SMALL", 0)
-        monkeypatch.setattr(trec, "_BLOCK", 700)
+        monkeypatch.setattr(trec, "_BLOCK", 3000)
 
     return switch
 
@@ -215,7 +215,7 @@ def test_blocks_are_really_used(tmp_path: Path, in_blocks: Callable[[], None], r
     path = write(tmp_path / "run", WELL_FORMED[name])
     in_blocks()
     slices = list(karat.read_run(path).slices(frozenset(), Audit()))
-    assert len(slices) > 50
+    assert len(slices) > 20
     assert {type(s.ids).__name__ for s in slices} == {"ndarray" if reader == "native" else "Series"}
 
 

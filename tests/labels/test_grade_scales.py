@@ -174,7 +174,7 @@ def strict(gold: Any, hits: list[str], labelling: Labelling) -> dict[str, tuple[
     highest=st.integers(1, 3),
     told=st.booleans(),
 )
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_bounds_hold_for_every_assignment_of_labels(
     tmp_path_factory: pytest.TempPathFactory, hits: tuple[str, ...], depth: int, form: str, highest: int, told: bool
 ) -> None:

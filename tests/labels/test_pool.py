@@ -53,7 +53,7 @@ def try_pool(*arguments: Any, **options: Any) -> Pool | None:
 
 
 @given(lists, lists, grades, st.integers(1, 6))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_a_pool_is_the_union_without_what_is_judged(one: Lists, other: Lists, gold: Grades, k: int) -> None:
     expected = {Key(q, i) for q in QUERIES for run in (one, other) for i in run[q][:k] if i not in gold[q]}
     pool = try_pool([run_of(one), run_of(other)], gold, k=k)
@@ -77,7 +77,7 @@ def difference(one: Lists, other: Lists, gold: Grades, metric: str) -> np.ndarra
 
 
 @given(lists, lists, grades, st.sampled_from(METRICS), st.integers(1, 6))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_influence_is_what_the_metric_says_with_the_label_put_in(
     one: Lists, other: Lists, gold: Grades, metric: str, k: int
 ) -> None:

@@ -80,7 +80,7 @@ THRESHOLDS = st.sampled_from([0.05, 0.3, 0.5, 0.6, 0.7, 0.7, 0.7, 0.8, 0.95, 1.0
 
 
 @pytest.mark.usefixtures("way")
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(pair=pairs(), threshold=THRESHOLDS)
 @example(pair=("", ""), threshold=0.7)
 @example(pair=("", "x"), threshold=0.7)
@@ -92,7 +92,7 @@ def test_the_same_verdict_as_plain_difflib(pair: tuple[str, str], threshold: flo
 
 
 @pytest.mark.usefixtures("way")
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(pair=pairs())
 def test_at_the_very_threshold(pair: tuple[str, str]) -> None:
     """A threshold that is the ratio itself is reached, the next number above it is not."""
@@ -107,7 +107,7 @@ def test_the_pairs_are_worth_trying() -> None:
     """Guards the tests above: every verdict is among them, also past difflib's 200 characters."""
     seen: set[tuple[str | None, bool]] = set()
 
-    @settings(max_examples=500, derandomize=True)
+    @settings(max_examples=150, derandomize=True)
     @given(pair=pairs())
     def look(pair: tuple[str, str]) -> None:
         seen.update((plain(*both, 0.7), len(both[1]) >= 200) for both in (pair, pair[::-1]))
@@ -144,7 +144,7 @@ def longest(one: str, other: str) -> int:
     return row[-1]
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     one=st.text(max_size=40) | st.text("abc ", max_size=90), other=st.text(max_size=40) | st.text("abc ", max_size=90)
 )
@@ -213,7 +213,7 @@ def test_just_under_the_limit_is_compared() -> None:
 
 
 @pytest.mark.parametrize("pure", ["0", "1"])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs())
 def test_matched_letters_are_those_of_difflib(
     pure: str, monkeypatch: pytest.MonkeyPatch, pair: tuple[str, str]

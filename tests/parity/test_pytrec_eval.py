@@ -127,7 +127,7 @@ def check(world: World, level: int, result: karat.Result) -> None:
 
 
 @pytest.mark.parametrize("level", [1, 2])
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(world=worlds())
 @example(world=TIES)
 @example(world=BOTH_SIDES)
@@ -258,7 +258,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", FILES)
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(world=worlds(), chance=st.randoms(use_true_random=False))
 @example(world=TIES, chance=Random(1))
 @example(world=HOLES, chance=Random(2))

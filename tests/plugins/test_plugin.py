@@ -31,7 +31,8 @@ def python(code: str, path: Path) -> str:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built by pip from its pyproject.toml, into a folder of its own."""
     target = tmp_path_factory.mktemp("installed") / "site"
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(PACKAGE)]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    command += ["--target", str(target), str(PACKAGE)]
     subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
     return target
 

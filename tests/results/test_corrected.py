@@ -71,7 +71,7 @@ def test_labels_of_the_runs_own_hits_hold_the_truth(metric: str, k: int) -> None
     true = float((World(np.random.default_rng(9), 20_000, k).truth[:, :k] @ weights(metric, k)).mean())
     rng = np.random.default_rng(1)
     inside = []
-    for _ in range(150):
+    for _ in range(75):
         world = World(rng, 50, k)
         _, row = world.estimate(world.labels(rng, 100, k), metric)
         assert row is not None

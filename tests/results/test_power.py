@@ -42,7 +42,7 @@ def effort(level: float, power: float) -> float:
 _hits = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=40)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(_hits, st.floats(0.001, 0.5), st.floats(0.5, 0.99), st.floats(-1, 0.95))
 def test_figures_follow_the_formula(hits: list[tuple[bool, bool]], detect: float, power: float, alike: float) -> None:
     first, second = (found([pair[side] for pair in hits]) for side in (0, 1))

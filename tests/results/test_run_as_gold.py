@@ -52,7 +52,7 @@ def test_tied_hits_do_not_stand_for_nearer_ones() -> None:
     assert means == {"recall@3": pytest.approx(2 / 3), "precision@3": 1.0}
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     scores=st.lists(st.integers(1, 4), min_size=1, max_size=7),
     depth=st.integers(1, 5),

@@ -60,7 +60,7 @@ def _plain(thing: Any) -> Any:
 
 
 @pytest.mark.parametrize("ending", [".json", ".parquet"])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(experiments())
 def test_a_loaded_result_can_do_what_a_fresh_one_can(
     ending: str, given: tuple[list[Any], list[Any], list[Any]]
@@ -82,7 +82,7 @@ def test_a_loaded_result_can_do_what_a_fresh_one_can(
 
 
 @pytest.mark.parametrize("ending", [".json", ".parquet"])
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(experiments(), st.sampled_from(["conversation", "language"]))
 def test_settings_of_an_evaluation_come_back_with_it(ending: str, given: Experiment, cluster: str) -> None:
     """Runs that are dicts, queries that belong together, a threshold, and other settings that move numbers."""

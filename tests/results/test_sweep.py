@@ -83,7 +83,7 @@ def test_the_area_is_the_mean_of_recall_at_every_depth(queries: list[tuple[list[
         assert area == pytest.approx(np.mean([result.values[name][i] for name in every]), abs=1e-12)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(_queries, st.sets(st.integers(1, 10), min_size=1, max_size=5))
 def test_knees_and_headroom_by_brute_force(queries: list[tuple[list[bool], int]], ks: set[int]) -> None:
     run, gold = data(queries)
@@ -207,7 +207,7 @@ def test_a_result_of_karat_0_1_has_no_hits_to_sweep(ks: list[int]) -> None:
 
 
 @given(_queries)
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_more_depth_never_finds_less(queries: list[tuple[list[bool], int]]) -> None:
     curve = swept(*data(queries), range(1, 9)).curves[0]
     recall = [point.recall.mean for point in curve.points]

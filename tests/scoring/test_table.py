@@ -111,7 +111,7 @@ DOCUMENT_FOUND_TWICE = World(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(worlds())
 @example(DOCUMENT_FOUND_TWICE)
 def test_every_metric_of_ids_is_a_function_of_the_table(world: World) -> None:
@@ -133,7 +133,7 @@ def test_every_metric_of_ids_is_a_function_of_the_table(world: World) -> None:
                 assert same(metric.votes(judged), votes), metric
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(worlds())
 @example(DOCUMENT_FOUND_TWICE)
 def test_any_metric_of_ids_can_be_asked_for_after_the_pass(world: World) -> None:
@@ -154,7 +154,7 @@ def test_any_metric_of_ids_can_be_asked_for_after_the_pass(world: World) -> None
     ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(worlds())
 @example(DOCUMENT_FOUND_TWICE)
 def test_a_metric_that_needs_no_hits_does_not_look_at_them(world: World) -> None:

@@ -69,8 +69,8 @@ def test_where_people_labelled_everything_it_is_the_value_itself() -> None:
 def test_intervals_hold_the_truth() -> None:
     """The judge alone is far off; 240 labels of 640 hits bring the interval back over the truth."""
     rng = np.random.default_rng(7)
-    wanted = truth(people(rng, 200_000)).mean()
-    trials, held, naive = 150, 0, []
+    wanted = truth(people(rng, 40_000)).mean()
+    trials, held, naive = 75, 0, []
     for trial in range(trials):
         grades = people(rng, 80)
         said = judged(rng, grades)
@@ -88,8 +88,8 @@ def test_a_judge_that_is_kinder_the_lower_the_rank() -> None:
     """How it errs depends on rank and query. With one share of relevant hits for all ranks the value was 0.3 too low,
     and the interval never held the truth."""
     rng = np.random.default_rng(11)
-    wanted = truth(falling(rng, 200_000)[0], 10).mean()
-    trials, held, off = 40, 0, []
+    wanted = truth(falling(rng, 40_000)[0], 10).mean()
+    trials, held, off = 30, 0, []
     for trial in range(trials):
         grades, said = falling(rng, 500)
         labelled = np.zeros(grades.size, np.bool_)
@@ -151,8 +151,8 @@ def test_most_relevant_hits_stand_first(queries: int, labels: int) -> None:
     """Questions with one answer: at rank 1 the judge's "irrelevant" is mostly wrong, elsewhere it is mostly right. Few
     labels are of that kind; by one share for all ranks the interval held the truth in less than half of the trials."""
     rng = np.random.default_rng(11)
-    wanted = truth(one_answer(rng, 200_000)[0], 10).mean()
-    trials, held = 60, 0
+    wanted = truth(one_answer(rng, 40_000)[0], 10).mean()
+    trials, held = 30, 0
     for trial in range(trials):
         grades, said = one_answer(rng, queries)
         labelled = np.zeros(grades.size, np.bool_)

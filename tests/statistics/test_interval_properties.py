@@ -20,7 +20,7 @@ METHODS = list(intervals.METHODS)
 BOUND = ["bayes", "strict"]  # the two that know of the range
 ROUNDED = 0.5000001e-6
 RECALLS = [0.0, 0.25, 1 / 3, 0.5, 2 / 3, 0.75, 1.0]
-FEW = settings(max_examples=30)
+FEW = settings(max_examples=20)
 
 
 def tables(least: int = 1) -> st.SearchStrategy[Floats]:

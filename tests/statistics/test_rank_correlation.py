@@ -51,13 +51,13 @@ def test_intervals_hold_the_truth(link: float, size: int) -> None:
         return recall, thumbs, np.repeat(np.arange(groups), size)
 
     rng = np.random.default_rng(11)
-    recall, thumbs, _ = drawn(rng, 100_000)
+    recall, thumbs, _ = drawn(rng, 40_000)
     ranks = [
         (np.cumsum(np.bincount(o)) - np.bincount(o) / 2)[o]
         for o in (np.rint(recall * 3).astype(int), thumbs.astype(int))
     ]
     truth = np.corrcoef(*ranks)[0, 1]
-    trials = 200
+    trials = 100
     held = 0
     for trial in range(trials):
         recall, thumbs, unit = drawn(rng, 80)

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import doctest
+import gc
 import io
 import json
 import os
@@ -235,6 +236,7 @@ def _in_process(words: list[str], script: bool = False) -> tuple[int, str]:
             code = 0
         except SystemExit as ended:
             code = int(ended.code or 0)
+    gc.unfreeze()  # a command freezes all that it leaves behind, for it ends
     for name, module in list(sys.modules.items()):  # a page may change its own modules between two commands
         if str(getattr(module, "__file__", None) or "").startswith(f"{Path.cwd()}{os.sep}"):
             del sys.modules[name]

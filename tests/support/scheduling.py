@@ -12,18 +12,23 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Beginnings of paths, those that take longest first. Files that begin alike are one unit; `SHARING` join another one.
 LONGEST: tuple[str, ...] = (
-    "tests/scoring/engines/test_spark",
     "tests/web/",
+    "tests/scoring/engines/test_spark",
     "tests/report/page/",
-    "tests/scoring/metrics/test_every_metric",
-    "tests/history/",
-    "tests/cli/test_every_option",
-    "tests/test_bad_input",
     "tests/test_doc_pages",
+    "tests/history/",
     "tests/ci/",
-    "tests/cli/test_commands",
+    "tests/cli/test_every_option",
+    "tests/scoring/metrics/test_every_metric",
+    "tests/cli/test_first_hour",
+    "tests/formats/test_trec",
+    "tests/cli/test_doubts",
     "tests/cli/test_bytes_parsed",
     "tests/test_fuzz",
+    "tests/cli/test_missing_packages",
+    "tests/architecture/test_types",
+    "tests/formats/test_native_sanitized",
+    "tests/wording/",
 )
 SHARING = {"tests/demo/test_demo.py": "tests/web/"}  # the history of `karat serve --demo`
 

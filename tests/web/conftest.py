@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 import threading
@@ -141,14 +142,23 @@ def made_run() -> Callable[..., KeptRun]:
     return made  # type: ignore[no-any-return]
 
 
-@pytest.fixture
-def store(tmp_path: Path, made_run: Callable[..., KeptRun]) -> Iterator[Store]:
+@pytest.fixture(scope="session")
+def four_runs(tmp_path_factory: pytest.TempPathFactory, made_run: Callable[..., KeptRun]) -> Path:
     """Four runs on four days; the first is pinned as main."""
-    with FolderStore(tmp_path / ".karat") as opened:
+    folder = tmp_path_factory.mktemp("four_runs") / ".karat"
+    with FolderStore(folder) as opened:
         for i in range(4):
             run = made_run(i, system=("bm25", "hybrid")[i % 2])
             opened.save(run, branch="main", tags=[f"n{i}"], saved_at=f"2025-06-0{i + 1}T08:00:00.000000Z")
         opened.pin(opened.find("n0"), "main", "baseline")
+    return folder
+
+
+@pytest.fixture
+def store(tmp_path: Path, four_runs: Path) -> Iterator[Store]:
+    """A copy that a test may change."""
+    shutil.copytree(four_runs, tmp_path / ".karat")
+    with FolderStore(tmp_path / ".karat") as opened:
         yield opened
 
 

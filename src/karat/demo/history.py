@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -84,6 +85,7 @@ def _made(step: Step) -> tuple[KeptRun, Judgement]:
     return keep_result(result, worst=_WORST), msgspec.structs.replace(said, judged_at=step.time)
 
 
+@lru_cache(maxsize=4)  # most steps have the same baseline
 def _measured(step: Step) -> Result:
     """Measures a run; BM25 comes from the logged keyword search, so no search engine is needed."""
     helpdesk = read_helpdesk()

@@ -412,7 +412,8 @@ def no_gc() -> Iterator[None]:
         yield
     finally:
         if was:
-            if not gc.get_freeze_count():  # what was made counts as old: a look at all of it would find no cycles
+            is_due = gc.get_count()[0] > gc.get_threshold()[0]
+            if is_due and not gc.get_freeze_count():  # what was made counts as old: looking at it would find no cycles
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()

@@ -9,10 +9,10 @@ import random
 import re
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.util import find_spec
 from itertools import count
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,6 +21,9 @@ from msgspec.structs import replace
 from karat.errors import ConfigError, KaratError, MissingExtra, shorten
 from karat.errors.redaction import HIDDEN, keep_secret, redact
 from karat.net.timeouts import TooSlow
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 BUSY = frozenset({429, 502, 503, 504})
 _PATIENCE = 30.0  # seconds, for a request without its own timeout
@@ -281,11 +284,20 @@ class _Failed(Exception):
 Transport: TypeAlias = Callable[[str, str, bytes | None, dict[str, str], float, int], Response]
 
 
+@cache
+def _trusted(file: str | None, folder: str | None) -> SSLContext:
+    """The certificates to trust, as the environment names them. Reading them takes longer than most requests."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
 def _keeping_open() -> Transport:
     """Sends requests with httpx2 and one pool of connections."""
     import httpx2
 
-    client = httpx2.Client(limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256))
+    trusted = _trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    client = httpx2.Client(verify=trusted, limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256))
 
     def send(
         method: str, url: str, content: bytes | None, headers: dict[str, str], deadline: float, largest: int

@@ -8,12 +8,13 @@ limit is below the truth far too often (12 % at a true 0.995), with nothing the 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from karat.statistics.resampling import blocks
+from karat.statistics.resampling import MANY, blocks
 from karat.statistics.sampling import Sampling
 from karat.statistics.special import normal_quantile
 from karat.statistics.sums import Floats, Ints
@@ -39,6 +40,20 @@ def auroc_interval(
     values: Floats, positive: Bools, sampling: Sampling, clusters: Ints | None = None
 ) -> tuple[float, float]:
     """(low, high). `clusters`: values with the same number belong together and are drawn together."""
+    if len(values) > MANY:
+        return _new_interval(values, positive, sampling, clusters)
+    groups = None if clusters is None else clusters.astype(np.int64).tobytes()
+    return _kept_interval(values.astype(np.float64).tobytes(), positive.tobytes(), groups, sampling)
+
+
+@lru_cache(maxsize=128)
+def _kept_interval(values: bytes, positive: bytes, clusters: bytes | None, sampling: Sampling) -> tuple[float, float]:
+    """The same run is often looked at again."""
+    groups = None if clusters is None else np.frombuffer(clusters, np.int64)
+    return _new_interval(np.frombuffer(values), np.frombuffer(positive, np.bool_), sampling, groups)
+
+
+def _new_interval(values: Floats, positive: Bools, sampling: Sampling, clusters: Ints | None) -> tuple[float, float]:
     ranked = _Ranked(values, positive)
     estimate = float(ranked.area(np.ones((1, len(values))))[0])
     units = _units(ranked, clusters)

@@ -46,6 +46,19 @@ def mean_intervals(sums: Sums, ranges: list[Range], sampling: Sampling) -> Float
 
 
 def _interval(sums: Sums, ends: Range, sampling: Sampling) -> Floats:
+    if sums.units > MANY:
+        return _new_interval(sums, ends, sampling)
+    return _kept_interval(sums.counts.tobytes(), sums.above.tobytes(), sums.below.tobytes(), ends, sampling)
+
+
+@lru_cache(maxsize=2048)
+def _kept_interval(counts: bytes, above: bytes, below: bytes, ends: Range, sampling: Sampling) -> Floats:
+    """The same scores are asked for again: by a segment with all queries, and by every page of a dashboard."""
+    columns = (np.frombuffer(part).copy()[:, None] for part in (above, below))
+    return _new_interval(Sums(np.frombuffer(counts, np.int64).copy(), *columns), ends, sampling)
+
+
+def _new_interval(sums: Sums, ends: Range, sampling: Sampling) -> Floats:
     if not int(sums.defined[0]) or (not bounded(ends) and _unknown_spread(sums, ends)):
         return np.full((1, 2), np.nan)
     ends = _alike(sums, ends)

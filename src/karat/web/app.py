@@ -61,13 +61,15 @@ PAGES: dict[str, Show] = {
     "/static/{name}": static_file,
 }
 _READ: dict[str, Role] = {"GET": "viewer"}
+_PREPARED: set[type] = set()
 
 
 def prepare(kind: type[msgspec.Struct] = msgspec.Struct) -> None:
     """Prepares all structs for msgspec before the first request: it crashes if two threads first decode a struct at the
     same time."""
     for own in kind.__subclasses__():
-        if own.__module__.startswith("karat."):
+        if own.__module__.startswith("karat.") and own not in _PREPARED:
+            _PREPARED.add(own)
             with suppress(
                 TypeError, NameError
             ):  # never decoded: fields of other types, or types only for type checkers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 import sys
@@ -62,6 +63,7 @@ class Pages:
         with as_program(self.folder, arguments), redirect_stdout(StringIO()), redirect_stderr(StringIO()) as said:
             with pytest.raises(SystemExit) as ended:
                 main()
+            gc.unfreeze()
             return int(ended.value.code or 0), said.getvalue()
 
     def _report(self) -> list[str]:

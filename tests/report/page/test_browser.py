@@ -15,7 +15,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from accessibility import grave_faults
 from browsing import wait_for_address, wait_until
 from playwright.sync_api import Browser, Locator, Page, Route
 
@@ -77,9 +77,7 @@ def report(pages: Any, opened: Open) -> Iterator[Page]:
 def violations(page: Page) -> list[str]:
     """What axe-core calls serious or critical, of a page with its first query and its first numbers unfolded."""
     page.evaluate("for (const kind of ['.example', '.numbers']) document.querySelector(kind)?.setAttribute('open', '')")
-    found: list[dict[str, Any]] = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
-    grave = [v for v in found if v["impact"] in ("serious", "critical")]
-    return [f"{v['id']}: {node['html'][:200]}" for v in grave for node in v["nodes"]]
+    return grave_faults(page)
 
 
 def ground(page: Page) -> str:

@@ -135,7 +135,7 @@ def test_nothing_to_win(shown: Shown) -> None:
     assert "captured" not in shown(result, "reranker")
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_the_best_order_is_that_of_a_sorted_list(data: st.DataObject) -> None:
     """Sorting each list by grade and scoring it says the same as the places alone do."""

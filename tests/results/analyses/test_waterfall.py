@@ -233,7 +233,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]],
     return run, gold, options
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(world=worlds())
 @example(world=([{"query_id": "q0", "topk": []}], [{"query_id": "q0", "gold": {}, "tags": {"group": "a"}}], {}))
 def test_the_sums_add_up(world: tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any]]) -> None:

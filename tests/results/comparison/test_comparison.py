@@ -67,7 +67,7 @@ def test_differences_by_hand() -> None:
 _values = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=9)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(_values)
 def test_differences_and_chance_by_brute_force(rows: list[tuple[int, int]]) -> None:
     gold = {f"q{i}": ["a", "b", "c"] for i in range(len(rows))}

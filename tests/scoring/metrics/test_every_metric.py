@@ -34,8 +34,8 @@ FEW = 100  # resamples: two runs that must say the same have the same intervals,
 METRICS = karat.Metric.all()
 
 every_metric = pytest.mark.parametrize("name", METRICS)
-examples = settings(max_examples=30)
-costly = settings(max_examples=15)  # with an interval for every metric
+examples = settings(max_examples=15)
+costly = settings(max_examples=8)  # with an interval for every metric
 
 
 # Every metric in all of its forms
@@ -466,7 +466,7 @@ def badness(metric: karat.Metric, value: float | None) -> float:
     return value if metric.direction == "lower" else -value
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(world=worlds())
 @example(world=FRACTIONS)
 @example(world=ONE_BAD_DOCUMENT)
