@@ -26,10 +26,10 @@ PROMISES: dict[str, str] = {
         f"{HOOKS}::test_a_pull_request_from_a_fork_is_judged_without_the_secret"
     ),
     "What happens on every pull request": f"{FILES}::test_the_workflow_from_main_to_a_pull_request",
-    "Read the first line of the comment": "",
-    "*Fail*: the change made retrieval worse": "",
-    "*Inconclusive*: there are too few questions": "",
-    "*Could not be judged* (exit code 2)": f"{FILES}::test_what_the_action_cannot_judge",
+    "read the lines marked *blocks*": "report/test_gate_renderers::test_comment_of_the_demo_set",
+    "❌ means *fail*": "report/test_gate_renderers::test_comment_of_the_demo_set",
+    "❔ means *inconclusive*": "report/test_gate_renderers::test_comment_of_the_demo_set",
+    "could not be judged (exit code 2)": f"{FILES}::test_what_the_action_cannot_judge",
     "Run `karat init` at the top of the repository": (
         f"{INSPECTS}::test_the_gates_run_on_what_is_there "
         f"{INIT}::test_an_editor_finds_the_schema_and_the_criteria_fit_it {INIT}::test_what_it_writes_works_together"
