@@ -43,6 +43,7 @@ class TopScore(Metric, frozen=True, kw_only=True):
     """
 
     name = "top_score"
+    is_quality = False
     range: ClassVar[tuple[float, float]] = (float("-inf"), float("inf"))
     cutoff: ClassVar[CutoffUse] = "optional"
     uses_hits = True
