@@ -24,6 +24,8 @@ OUTSIDE = "project"  # folder of the site for files from outside docs/
 _LINK = re.compile(r"(\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?\)")
 _FENCE = re.compile(r"^(```|~~~)")
 _PICTURE = re.compile(r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img src="([^"]+)" alt="([^"]+)">\s*</picture>')
+_CODE = re.compile(r"<code[^>]*>.*?</code>", re.S)
+_OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*)")
 _PUBLIC = ("karat", "karat.labels", "karat.systems", "karat.history", "karat.sinks")
 
 
@@ -83,8 +85,10 @@ def pictures(markdown: str) -> str:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """An empty cell at the top of a table is no header: screen readers would read a header without a name."""
-    return re.sub(r"<th( [^>]*)?></th>", r"<td\1></td>", html)
+    """What the theme leaves out: an empty cell at the top of a table is no header, which screen readers would read
+    without a name; and on small screens no line ends within an option."""
+    html = re.sub(r"<th( [^>]*)?></th>", r"<td\1></td>", html)
+    return _CODE.sub(lambda code: _OPTION.sub(r'<span class="option">\1</span>', code[0]), html)
 
 
 def _target(source: Path, link: str) -> Path | None:

@@ -27,8 +27,8 @@ PROMISES: dict[str, str] = {
     ),
     "What happens on every pull request": f"{FILES}::test_the_workflow_from_main_to_a_pull_request",
     "read the lines marked *blocks*": "report/test_gate_renderers::test_comment_of_the_demo_set",
-    "❌ means *fail*": "report/test_gate_renderers::test_comment_of_the_demo_set",
-    "❔ means *inconclusive*": "report/test_gate_renderers::test_comment_of_the_demo_set",
+    "A cross (❌) means *fail*": "report/test_gate_renderers::test_comment_of_the_demo_set",
+    "A question mark (❔) means *inconclusive*": "report/test_gate_renderers::test_comment_of_the_demo_set",
     "could not be judged (exit code 2)": f"{FILES}::test_what_the_action_cannot_judge",
     "Run `karat init` at the top of the repository": (
         f"{INSPECTS}::test_the_gates_run_on_what_is_there "
