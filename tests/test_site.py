@@ -69,8 +69,8 @@ def test_every_field_of_every_file_is_listed(site: Any) -> None:
 
 
 def test_no_line_ends_within_an_option(site: Any) -> None:
-    shown = site.on_page_content("<p>a--b <code>x --no-save -- y</code></p>", None, None, None)
-    assert shown == '<p>a--b <code>x <span class="option">--no-save</span> -- y</code></p>'
+    shown = site.on_page_content("<p>a--b <code>x-y --no-save -- y</code></p>", None, None, None)
+    assert shown == '<p>a--b <code>x-y <span class="option">--no-save</span> -- y</code></p>'
 
 
 def test_every_endpoint_has_an_address(site: Any) -> None:

@@ -25,7 +25,7 @@ _LINK = re.compile(r"(\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?\)")
 _FENCE = re.compile(r"^(```|~~~)")
 _PICTURE = re.compile(r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img src="([^"]+)" alt="([^"]+)">\s*</picture>')
 _CODE = re.compile(r"<code[^>]*>.*?</code>", re.S)
-_OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*)")
+_OPTION = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)")
 _PUBLIC = ("karat", "karat.labels", "karat.systems", "karat.history", "karat.sinks")
 
 
