@@ -74,7 +74,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return found[0]
         return f"{found[1]}{relpath(_place(target), str(PurePosixPath(own).parent))}{found[3] or ''})"
 
-    return "\n".join(line if code else _LINK.sub(moved, line) for code, line in _lines(markdown))
+    return "\n".join(text if code else _LINK.sub(moved, text) for code, text in _texts(markdown))
 
 
 def pictures(markdown: str) -> str:
@@ -108,17 +108,26 @@ def _place(path: Path) -> str:
     return own.removeprefix("docs/") if own.startswith("docs/") else f"{OUTSIDE}/{own}"
 
 
-def _lines(markdown: str) -> Iterator[tuple[bool, str]]:
-    """Lines, and whether they are code."""
+def _texts(markdown: str) -> Iterator[tuple[bool, str]]:
+    """The parts of a page, and whether each is code. A link may go over the end of a line, so parts have many lines."""
     inside = False
+    part: list[str] = []
     for line in markdown.split("\n"):
         fence = _FENCE.match(line.strip()) is not None
-        yield inside or fence, line
+        if fence and not inside and part:
+            yield False, "\n".join(part)
+            part = []
+        part.append(line)
+        if fence and inside:
+            yield True, "\n".join(part)
+            part = []
         inside ^= fence
+    if part:
+        yield inside, "\n".join(part)
 
 
 def _links(markdown: str) -> list[str]:
-    return [found[2] for code, line in _lines(markdown) if not code for found in _LINK.finditer(line)]
+    return [found[2] for code, text in _texts(markdown) if not code for found in _LINK.finditer(text)]
 
 
 # Generated pages
