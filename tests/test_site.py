@@ -103,6 +103,17 @@ def test_every_field_of_every_file_is_listed(reference: Any) -> None:
                 assert not path.name.startswith("ship-criteria") or f"| `{field}` |" in criteria
 
 
+def test_links_may_go_over_the_end_of_a_line_and_code_has_none(site: Any) -> None:
+    page = "see [two\nwords](a.md)\n\n```text\n[no](b.md)\n```\n\n[c](c.md#x)\n"
+    assert site._links(page) == ["a.md", "c.md"]
+    assert "\n".join(text for _, text in site._texts(page)) == page
+
+
+def test_no_line_ends_within_an_option(site: Any) -> None:
+    shown = site.on_page_content("<p>a--b <code>x-y --no-save -- y</code></p>", None, None, None)
+    assert shown == '<p>a--b <code>x-y <span class="option">--no-save</span> -- y</code></p>'
+
+
 def test_every_endpoint_has_an_address(reference: Any) -> None:
     from karat.web.api import ENDPOINTS
     from karat.web.app import DESK_ENDPOINTS

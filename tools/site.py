@@ -22,6 +22,8 @@ OUTSIDE = "project"  # folder of the site for files from outside docs/
 _LINK = re.compile(r"(\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?\)")
 _FENCE = re.compile(r"^(```|~~~)")
 _PICTURE = re.compile(r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img src="([^"]+)" alt="([^"]+)">\s*</picture>')
+_CODE = re.compile(r"<code[^>]*>.*?</code>", re.S)
+_OPTION = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -63,7 +65,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return found[0]
         return f"{found[1]}{relpath(_place(target), str(PurePosixPath(own).parent))}{found[3] or ''})"
 
-    return "\n".join(line if code else _LINK.sub(moved, line) for code, line in _lines(markdown))
+    return "\n".join(text if code else _LINK.sub(moved, text) for code, text in _texts(markdown))
 
 
 def pictures(markdown: str) -> str:
@@ -74,8 +76,10 @@ def pictures(markdown: str) -> str:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """An empty cell at the top of a table is no header: screen readers would read a header without a name."""
-    return re.sub(r"<th( [^>]*)?></th>", r"<td\1></td>", html)
+    """What the theme leaves out: an empty cell at the top of a table is no header, which screen readers would read
+    without a name; and on small screens no line ends within an option."""
+    html = re.sub(r"<th( [^>]*)?></th>", r"<td\1></td>", html)
+    return _CODE.sub(lambda code: _OPTION.sub(r'<span class="option">\1</span>', code[0]), html)
 
 
 def _target(source: Path, link: str) -> Path | None:
@@ -95,17 +99,26 @@ def _place(path: Path) -> str:
     return own.removeprefix("docs/") if own.startswith("docs/") else f"{OUTSIDE}/{own}"
 
 
-def _lines(markdown: str) -> Iterator[tuple[bool, str]]:
-    """Lines, and whether they are code."""
+def _texts(markdown: str) -> Iterator[tuple[bool, str]]:
+    """The parts of a page, and whether each is code. A link may go over the end of a line, so parts have many lines."""
     inside = False
+    part: list[str] = []
     for line in markdown.split("\n"):
         fence = _FENCE.match(line.strip()) is not None
-        yield inside or fence, line
+        if fence and not inside and part:
+            yield False, "\n".join(part)
+            part = []
+        part.append(line)
+        if fence and inside:
+            yield True, "\n".join(part)
+            part = []
         inside ^= fence
+    if part:
+        yield inside, "\n".join(part)
 
 
 def _links(markdown: str) -> list[str]:
-    return [found[2] for code, line in _lines(markdown) if not code for found in _LINK.finditer(line)]
+    return [found[2] for code, text in _texts(markdown) if not code for found in _LINK.finditer(text)]
 
 
 def _documented(entry: Entry) -> str:
