@@ -6,11 +6,11 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from commands import run_here
 
 import karat
 from karat.files.git import code_author
@@ -46,8 +46,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("filled")
     repository(folder)
     for run, tag in ((OLD, "first"), (NEW, "second")):
-        command = [sys.executable, "-m", "karat.cli.main", "eval", run, "--gold", GOLD, "--save", "--tag", tag]
-        done = subprocess.run(command, check=True, cwd=folder, capture_output=True, text=True)
+        done = run_here("eval", run, "--gold", GOLD, "--save", "--tag", tag, cwd=folder)
+        assert done.returncode == 0, done.stderr
         with open_store(str(folder / ".karat")) as store:
             assert re.search(rf"{store.find('latest')[:10]} .*{re.escape(str(folder / '.karat'))}", done.stderr)
     with open_store(str(folder / ".karat")) as store:

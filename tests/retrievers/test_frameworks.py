@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from commands import run_here
 from libraries import library
 
 from karat.data.corpus import Corpus
@@ -182,7 +181,6 @@ def test_a_function_that_makes_the_retriever_can_be_named_on_the_command_line(tm
     )
     (tmp_path / "gold.jsonl").write_text('{"query_id": "q", "query": "refund", "gold": ["a"]}\n')
     for spec in ("my_search:make", "haystack:my_search:make"):
-        line = [sys.executable, "-m", "karat.cli.main", "run", spec, "-q", "gold.jsonl", "--overwrite"]
-        done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
+        done = run_here("run", spec, "-q", "gold.jsonl", "--overwrite", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert '"topk":[{"rank":1,"chunk_id":"a"' in (tmp_path / "run.jsonl").read_text()

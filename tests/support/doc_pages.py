@@ -237,8 +237,9 @@ def _in_process(words: list[str], script: bool = False) -> tuple[int, str]:
         except SystemExit as ended:
             code = int(ended.code or 0)
     gc.unfreeze()  # a command freezes all that it leaves behind, for it ends
+    here = f"{Path.cwd()}{os.sep}"
     for name, module in list(sys.modules.items()):  # a page may change its own modules between two commands
-        if str(getattr(module, "__file__", None) or "").startswith(f"{Path.cwd()}{os.sep}"):
+        if str(getattr(module, "__file__", None) or "").startswith(here):
             del sys.modules[name]
     return code, _text(stream)
 

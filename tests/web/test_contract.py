@@ -30,7 +30,7 @@ def test_every_endpoint_by_its_document(labelling: Any) -> None:
     for found in schema.get_all_operations():
         operation = found.ok()
 
-        @settings(max_examples=15, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+        @settings(max_examples=8, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy())
         def ask(case: Any) -> None:
             nonlocal asked

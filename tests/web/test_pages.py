@@ -13,7 +13,7 @@ from typing import Any
 import html5lib
 import pytest
 from accessibility import grave_faults
-from browsing import follow, wait_until
+from browsing import Tabs, follow, wait_until
 from playwright.sync_api import Browser, Page
 
 import karat
@@ -47,18 +47,18 @@ def pages(filled: FolderStore, serving: Any) -> Iterator[str]:
         yield site.url
 
 
+@pytest.fixture(scope="module")
+def tabs(browser: Browser) -> Iterator[Tabs]:
+    tabs = Tabs(browser, "http://127.0.0.1:", errors=True)
+    yield tabs
+    tabs.close()
+
+
 @pytest.fixture
-def tab(browser: Browser) -> Iterator[Page]:
+def tab(tabs: Tabs) -> Iterator[Page]:
     """A page that may ask no other server, and must not complain."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.route("**/*", lambda r: r.continue_() if r.request.url.startswith("http://127.0.0.1:") else r.abort())
-    page = context.new_page()
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    yield page
-    context.close()
-    assert complaints == []
+    with tabs.open(1280, 900) as page:
+        yield page
 
 
 ADDRESSES = [

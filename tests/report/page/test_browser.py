@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from accessibility import grave_faults
-from browsing import wait_for_address, wait_until
-from playwright.sync_api import Browser, Locator, Page, Route
+from browsing import Tabs, wait_for_address, wait_until
+from playwright.sync_api import Browser, Locator, Page
 
 import karat
 from karat.report.blocks import Chart, Example, Line, Listing, Report, Section, Series
@@ -32,39 +32,18 @@ Open = Callable[..., AbstractContextManager[Page]]
 
 
 @pytest.fixture(scope="session")
-def opened(browser: Browser) -> Open:
+def opened(browser: Browser) -> Iterator[Open]:
     """Opens a file; at the end nothing may have been asked for and nothing may stand in the console."""
+    tabs = Tabs(browser, "file:", reduced_motion="reduce")
 
     @contextmanager
     def open_file(file: Path, *, width: int = 1200, dark: bool = False, script: bool = True) -> Iterator[Page]:
-        context = browser.new_context(
-            color_scheme="dark" if dark else "light",
-            viewport={"width": width, "height": 800},
-            java_script_enabled=script,
-            reduced_motion="reduce",
-        )
-        asked: list[str] = []
-        said: list[str] = []
+        with tabs.open(width, 800, dark=dark, script=script) as page:
+            page.goto(file.as_uri())
+            yield page
 
-        def answer(route: Route) -> None:
-            if route.request.url.startswith("file:"):
-                route.continue_()
-            else:
-                asked.append(route.request.url)
-                route.abort()
-
-        context.route("**/*", answer)
-        page = context.new_page()
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("dialog", lambda dialog: said.append(f"dialog {dialog.message}"))
-        page.goto(file.as_uri())
-        yield page
-        context.close()
-        assert asked == []
-        assert said == []
-
-    return open_file
+    yield open_file
+    tabs.close()
 
 
 @pytest.fixture(scope="module")
