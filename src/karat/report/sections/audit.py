@@ -142,6 +142,8 @@ def _table(facts: dict[str, Any]) -> Table:
 def _plain(value: Any) -> str:
     if isinstance(value, dict) and set(value) == {"values", "first"}:
         return f"{value['values']} different values, the first: {_plain(value['first'])}"
+    if isinstance(value, dict) and set(value) == {"values"}:
+        return f"{counted(value['values'], 'value')}, not shown"
     if isinstance(value, dict):
         return ", ".join(f"{k} {_plain(v)}" for k, v in value.items())
     return str(value)
