@@ -17,7 +17,7 @@ from karat.gates.selftest import Alarm, SelfTest
 from karat.gates.verdict_form import GateVerdict, Verdicts
 from karat.report.blocks import Block, Cell, Dot, Dots, Example, Report, Section, Text, Verdict
 from karat.report.build import full_sections
-from karat.report.cells import few_name, queries_cell, relevance_counts, table, value_cell, write_cell
+from karat.report.cells import few_by, few_name, queries_cell, relevance_counts, table, value_cell, write_cell
 from karat.report.comparison import comparison_sections
 from karat.report.overview import data_name, run_names, score_note
 from karat.report.renderers.markdown import MARKS, inert, safe
@@ -294,13 +294,15 @@ def _breakdown(found: Verdicts, names: list[str]) -> dict[str, list[list[str]]]:
         for group in found.comparison.pairs[0].segments:
             cells = _deltas(group.differences, names, found.comparison.units)
             rows.setdefault(group.segment, []).append(
-                [few_name(group), _behind(group.queries, group.differences), *cells]
+                [few_name(few_by(group, names)), _behind(group.queries, group.differences), *cells]
             )
     units = {v.metric: v.unit for v in found.verdicts}
     for row in found.segments:
         means = {s.metric: s.mean for s in row.summary}
         cells = ["–" if means[n] is None else amount(means[n] or 0.0, units[n]) for n in names]
-        rows.setdefault(row.segment, []).append([few_name(row), _behind(row.queries, row.summary), *cells])
+        rows.setdefault(row.segment, []).append(
+            [few_name(few_by(row, names)), _behind(row.queries, row.summary), *cells]
+        )
     return rows
 
 
