@@ -317,12 +317,13 @@ def _deltas(differences: list[Difference], names: list[str], units: dict[str, st
 
 
 def _losses(changes: list[Change]) -> str:
-    metric = changes[0].metric
+    lists = any(c.fell_out or c.came_in for c in changes)  # a saved baseline has no hits
     rows = []
     for c in changes:
         asked = [shorten(c.query_id, 40), shorten(c.query or "", _TEXT)]
-        rows.append([*asked, f"{c.baseline:.2f} → {c.candidate:.2f}", _moved(c.fell_out), _moved(c.came_in)])
-    return _table(["query", "text", metric, "fell out", "came in"], rows, few=False)
+        moved = [_moved(c.fell_out), _moved(c.came_in)] if lists else []
+        rows.append([*asked, f"{c.baseline:.2f} → {c.candidate:.2f}", *moved])
+    return _table(["query", "text", changes[0].metric, *lists * ("fell out", "came in")], rows, few=False)
 
 
 def _moved(hits: list[Moved]) -> str:
