@@ -20,12 +20,20 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "gold items not found, although a hit has the same id in another spelling",
         "scored as not found; --normalize-ids treats such ids as equal",
     ),
-    "ids_normalized": ("ids of the gold set that normalization changed", "compared in normalized form, as requested"),
+    "ids_normalized": (
+        "ids of the gold set that the run spells differently",
+        "compared in normalized form, as requested",
+    ),
     "near_queries": (
         "queries of the run that the gold set has under another spelling of the id",
         "left out; --normalize-ids treats such ids as equal",
     ),
     "queries_normalized": ("queries whose id the run spells differently", "compared in normalized form, as requested"),
+    "ids_kept_apart": (
+        "ids of the gold set that could stand for several ids, or share one with another id, once normalized",
+        "compared as they are; use one spelling per item",
+    ),
+    # In saved results only: ids are no longer joined.
     "ids_joined": ("ids of the gold set that equal another id once normalized", "treated as one item, as requested"),
     "rising_scores": (
         "queries whose scores increase down the list",

@@ -189,8 +189,11 @@ class RecordMap:
         return found if isinstance(found, list) else []
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """One record under Karat's names. Other fields stay."""
+        """One record under Karat's names. Other fields stay, but not the objects of a run that the map reaches into:
+        what is left of them is the rest of a request."""
         taken = {path for path in self.roles.values() if path in record}
+        if self.kind == "run":
+            taken |= {name for path in self.roles.values() for name in record if path.startswith(f"{name}.")}
         made = {name: value for name, value in record.items() if name not in taken and name not in self.roles}
         for role, path in self._of_record.items():
             if (value := _as_number(role, dig(record, path))) is not None:

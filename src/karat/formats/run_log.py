@@ -7,7 +7,6 @@ from functools import cached_property, partial
 from itertools import pairwise, repeat
 from typing import Any
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -32,10 +31,11 @@ from karat.data.hits import (
 from karat.data.ids import Ints, Seen
 from karat.data.text_index import TextIndex
 from karat.errors import InputError, is_whole, shorten
-from karat.files.decode_errors import DECODE_ERRORS, refusal
+from karat.files.decode_errors import refusal
 from karat.formats.ahead import read_ahead
 from karat.formats.base import Source, changed_while_read, source_parts
 from karat.formats.json_lines import LineTable, ListField, ValueKind
+from karat.formats.provenance import shown
 from karat.formats.records import (
     RecordBatch,
     RecordDecoder,
@@ -242,12 +242,7 @@ class RunLog(Run):
         were read, where those are not the final ones."""
         lists = {} if self._hits == "topk" else {"hits": self._hits}
         return {
-            system: {
-                name: _writable(values[0] if len(values) == 1 else {"values": len(values), "first": values[0]})
-                for name, values in sorted(fields.items())
-                if values
-            }
-            | lists
+            system: {name: shown(name, values) for name, values in sorted(fields.items()) if values} | lists
             for system, fields in self._noted.items()
         }
 
@@ -399,15 +394,6 @@ def _says(record: Any, hits: str, column: str) -> bool:
 def _has_steps(record: Any) -> bool:
     """Whether a record in memory has several searches, or is one of them."""
     return isinstance(record, dict) and not {STEPS, "step"}.isdisjoint(record)
-
-
-def _writable(value: Any) -> Any:
-    """A value that can be written: objects that only exist in memory are kept as text."""
-    try:
-        msgspec.json.encode(value)
-    except (TypeError, *DECODE_ERRORS):
-        return shorten(value)
-    return value
 
 
 def _note(noted: list[Any], values: Iterable[Any]) -> None:

@@ -61,6 +61,7 @@ from karat.statistics.calibration import (
     CalibratedValue,
     JudgedPairs,
     Strata,
+    expected_width,
     labels_for_width,
     no_strata,
     post_stratified,
@@ -155,7 +156,7 @@ def calibrate(
     overall = _rates("all pairs", "", pairs)
     read = None if gold is None else read_gold(gold)
     measured = [] if read is None else _measured(runs, read, settled, pairs, k, doc_of)
-    needed, next_ = _plan(pairs, width)
+    needed, next_ = _plan(pairs, width, overall)
     return Calibration(
         karat=__version__,
         judge=judge,
@@ -298,14 +299,23 @@ def _metrics(result: Result) -> list[CorrectedMetric]:
     ]
 
 
-def _plan(pairs: _Pairs, width: float) -> tuple[int | None, list[NextPair]]:
-    """How many labels in total, and which pairs next: those of the strata that help most, in random order."""
+def _plan(pairs: _Pairs, width: float, overall: JudgeRates) -> tuple[int | None, list[NextPair]]:
+    """How many labels in total, and which pairs next: those of the strata that help most, in random order.
+
+    The measured interval decides whether there are enough. It may be wider or narrower than the plan expects, so the
+    plan aims at the wanted width in the same proportion.
+    """
+    low, high = overall.corrected.low, overall.corrected.high
+    measured = None if low is None or high is None else high - low
+    if measured is not None and measured <= width:
+        return overall.labelled, []
     strata, judged = pairs.strata, pairs.judged
     at = strata.place[judged.grade]
     level = pairs.sampling.level
     error = standard_error(np.where(np.isnan(judged.people), strata.expected[at], judged.people), judged.unit, level)
-    wanted = labels_for_width(strata, width, error, level)
-    if wanted is None:
+    aim = width if measured is None else width * expected_width(strata, error, level) / measured
+    wanted = labels_for_width(strata, aim, error, level)
+    if wanted is None or wanted.sum() <= strata.labels.sum():  # all pairs have labels
         return None, []
     left: list[list[Named]] = [[] for _ in strata.pairs]
     for pair, stratum in sorted(zip(pairs.judge, at.tolist(), strict=True)):

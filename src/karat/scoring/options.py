@@ -59,8 +59,8 @@ class CountingOptions(OptionList):
     doc_of: str = option("#", "Separator between document id and chunk id, or a regular expression with a group.")
     normalize_ids: bool = option(
         False,
-        "Ignore case, white space, Unicode form, file extension and a common prefix when comparing ids; also - and _, "
-        "if no two ids become equal.",
+        "Ignore case, white space, Unicode form, file extension, - and _ and a common prefix when comparing ids, where "
+        "no two ids of one file become equal.",
     )
     no_future: bool = option(False, "Remove hits newer than their query's as_of before evaluation.")
     forbid: tuple[str, ...] = option(
