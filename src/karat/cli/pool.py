@@ -43,7 +43,7 @@ from karat.scoring.options import Options
 @click.option("--sample", type=Count(1), metavar="N", help="Only N random pairs.")
 @click.option("--metric", "-m", help="Metric of the comparison.  [default: ndcg@k]")
 @options_of(Options, "seed", help="Seed of the order and the sample.")
-@options_of(Options, "doc_of")
+@options_of(Options, "doc_of", "scores")
 @json_option
 @table_option
 @reading_options
@@ -74,7 +74,7 @@ def command(
     """
     from msgspec.structs import replace
 
-    from karat.cli.scoring import check_lines, check_outputs, mapped_fields, show
+    from karat.cli.scoring import check_lines, check_outputs, mapped_fields, meaning_of_scores, show
     from karat.files.progress import working
     from karat.formats.read import read_run
     from karat.labels.files import read_labels, write_pairs
@@ -90,6 +90,7 @@ def command(
         if written is not None:
             check_lines(written, [*runs, gold, *labelled, options["corpus"], traces])
     options["columns"] = mapped_fields(options["columns"])
+    options["scores"] = meaning_of_scores(options["scores"])
     asked = Options(**{name: options.pop(name) for name in READING})
     drawn = None
     with working("pooling"):

@@ -59,6 +59,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "scores_unused": ("queries without scores, although --scores is set", "position in the list decides"),
     "other_times": ("queries whose rows have different latencies", "the first latency counts"),
     "turned_scores": ("queries whose scores are distances", "the lowest score counts as best"),
+    "falling_distances": (
+        "queries whose scores fall down the list, although the lowest counts as best",
+        "ordered by the lowest score, as requested",
+    ),
     "split_traces": (
         "traces whose spans are too far apart in the file",
         "read as several traces; sort the export by trace, or export whole traces",

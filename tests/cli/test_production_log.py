@@ -1,0 +1,213 @@
+"""A log of production as it is: nested fields, cosine distances, a gold set from a spreadsheet, no field of Karat."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from karat.errors import KaratError
+from karat.settings import load_config
+
+Call = Callable[..., tuple[int, str, str]]
+Refuses = Callable[..., KaratError]
+
+QUERIES = 12
+MAP = {
+    "run.query_id": "request.ticket",
+    "run.query": "request.text",
+    "topk": "retrieval.passages",
+    "run.chunk_id": "ref",
+    "score": "cosine_distance",
+    "gold.query_id": "Ticket",
+    "gold.query": "Frage des Mandanten",
+    "gold.chunk_id": "Richtige Quelle",
+}
+LOWER = ("--scores", "lower-is-better")
+
+
+def ticket(i: int) -> str:
+    return f"REQ-{i:03}"
+
+
+def record(i: int) -> dict[str, Any]:
+    """What is right comes first, for two in three questions."""
+    right, others = f"BGB §{i}", [f"BGB §{100 + 10 * i + j}" for j in range(5)]
+    refs = [right, *others] if i % 3 else [*others[:3], right, *others[3:]]
+    passages = [{"ref": ref, "cosine_distance": round(0.1 + 0.04 * j, 3)} for j, ref in enumerate(refs)]
+    return {
+        "ts": f"2026-10-{i + 1:02}T10:00:00Z",
+        "request": {"ticket": ticket(i), "text": f"Wie ist die Frist in Fall {i}?", "tenant": f"k{i % 4}"},
+        "retrieval": {"took": 80.5, "passages": passages},
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    lines("prod.jsonl", map(record, range(QUERIES)))
+    rows = (f"{ticket(i)};Mietrecht;Wie ist die Frist in Fall {i}?;BGB §{i}\n" for i in range(QUERIES))
+    Path("gold.csv").write_text("Ticket;Bereich;Frage des Mandanten;Richtige Quelle\n" + "".join(rows), "utf-8-sig")
+    settle()
+    return tmp_path
+
+
+def settle(**settings: Any) -> None:
+    Path("karat.yaml").write_text(yaml.safe_dump({"map": MAP, **settings}, allow_unicode=True))
+
+
+def mrr(call: Call, *more: str) -> float:
+    code, out, _ = call("eval", "prod.jsonl", "--gold", "gold.csv", "-m", "mrr", "--json", *more)
+    assert code == 0
+    value: float = json.loads(out)["summary"][0]["mean"]
+    return value
+
+
+def best(entries: str) -> set[str]:
+    return {json.loads(line)["chunk_id"] for line in Path(entries).read_text().splitlines()}
+
+
+FIRST = {f"BGB §{i}" if i % 3 else f"BGB §{100 + 10 * i}" for i in range(QUERIES)}
+
+
+def lines(name: str, records: Iterable[Any]) -> str:
+    Path(name).write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records))
+    return name
+
+
+def bare_queries() -> str:
+    return lines("asked.jsonl", ({"query_id": ticket(i), "query": f"Fall {i}?"} for i in range(QUERIES)))
+
+
+POOL = ("labels", "pool", "prod.jsonl", "--depth", "1", "-o", "pool.jsonl", "--gold")
+
+
+@pytest.mark.usefixtures("folder")
+class TestDistances:
+    def test_a_pool_of_them_needs_a_word(self, karat_refuses: Refuses, karat_command: Call) -> None:
+        asked = bare_queries()
+        assert (karat_refuses(*POOL, asked).code, Path("pool.jsonl").exists()) == ("doubtful-order", False)
+        assert karat_command(*POOL, asked, *LOWER)[0] == 0
+        assert best("pool.jsonl") == FIRST
+        assert karat_command(*POOL, asked, "--scores", "higher-is-better")[0] == 0
+        assert best("pool.jsonl").isdisjoint(FIRST)
+
+    def test_so_do_negatives_among_them(self, karat_refuses: Refuses, karat_command: Call) -> None:
+        lines("wrong.jsonl", ({"query_id": ticket(i), "negatives": ["no"]} for i in range(QUERIES)))
+        stress = ("stress", "prod.jsonl", "--gold", "gold.csv", "--negatives", "wrong.jsonl", "--at", "1", "--json")
+        assert karat_refuses(*stress).code == "doubtful-order"
+        drops = [
+            json.loads(karat_command(*stress, "--scores", said)[1])["rows"][0]["change"]["baseline"]
+            for said in ("lower-is-better", "higher-is-better")
+        ]
+        assert drops[0] > drops[1]
+
+    def test_a_ladder_says_that_it_doubts_them(self, karat_command: Call) -> None:
+        lines("corpus.jsonl", ({"chunk_id": f"BGB §{i}", "text": f"Frist in Fall {i}"} for i in range(QUERIES)))
+        asked = ("baseline", "--corpus", "corpus.jsonl", "--gold", "gold.csv", "--run", "prod.jsonl", "--json")
+        asked = (*asked, "--retriever", "random", "-m", "mrr", "--resamples", "100")
+        doubted, told = (json.loads(karat_command(*asked, *more)[1]) for more in ((), LOWER))
+        assert [len(found["notes"]) for found in (doubted, told)] == [1, 0]
+        assert told["rungs"][-1]["system"] == "prod.jsonl"
+        own, other = (next(r["values"] for r in found["rungs"] if r["baseline"]) for found in (doubted, told))
+        assert own == other  # what scores mean is about the run
+
+    def test_another_format_keeps_what_they_mean(self, karat_command: Call) -> None:
+        code, _, told = karat_command("convert", "prod.jsonl", "run.parquet", "--lossy")
+        assert (code, "--scores" in told) == (0, True)
+        right = mrr(karat_command, *LOWER)
+        for name in ("run.parquet", "run.jsonl"):
+            code, _, told = karat_command("convert", "prod.jsonl", name, "--lossy", *LOWER)
+            assert (code, "--scores" in told) == (0, False)
+            _, out, _ = karat_command("eval", name, "--gold", "gold.csv", "-m", "mrr", "--json")
+            assert json.loads(out)["summary"][0]["mean"] == right
+        assert karat_command("convert", "prod.jsonl", "run.jsonl", "--lossy", "--scores", "as-listed")[0] == 0
+        assert [hit["rank"] for hit in json.loads(Path("run.jsonl").read_text().splitlines()[0])["topk"]] == [
+            *range(1, 7)
+        ]
+
+    def test_a_file_of_similarities_among_them_is_noticed(self, karat_command: Call) -> None:
+        """Karat.yaml says how all runs of a folder are read, also one that is no log of production."""
+        settle(scores="lower-is-better")
+        records = [
+            {"query_id": ticket(i), "topk": [{"chunk_id": f"d{j}", "score": 9 - j} for j in range(5)]}
+            for i in range(QUERIES)
+        ]
+        lines("bm25.jsonl", records)
+
+        def found(*more: str) -> list[str]:
+            _, out, _ = karat_command("eval", "bm25.jsonl", "--gold", "gold.csv", "--json", *more)
+            return [entry["code"] for entry in json.loads(out)["audit"]]
+
+        assert ("falling_distances" in found(), "falling_distances" in found("--scores", "higher-is-better")) == (1, 0)
+        assert "falling_distances" in {e["code"] for e in checked(karat_command, "bm25.jsonl")["audit"]}
+
+
+def checked(call: Call, run: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(call("check", run, "--gold", "gold.csv", "--json")[1])[0]
+    return found
+
+
+@pytest.mark.usefixtures("folder")
+class TestSettings:
+    def test_every_command_reads_them(self, karat_command: Call) -> None:
+        before = mrr(karat_command, *LOWER)
+        assert before > mrr(karat_command)
+        settle(scores="lower-is-better")
+        assert mrr(karat_command) == before
+        assert mrr(karat_command, "--scores", "higher-is-better") < before
+        assert karat_command(*POOL, bare_queries())[0] == 0
+        assert best("pool.jsonl") == FIRST
+        assert karat_command("convert", "prod.jsonl", "run.jsonl", "--lossy")[0] == 0
+        assert json.loads(Path("run.jsonl").read_text().splitlines()[0])["score_order"] == "lower-is-better"
+        assert "distance_scores" not in {entry["code"] for entry in checked(karat_command, "prod.jsonl")["audit"]}
+        gate = ("gate", "prod.jsonl", "--gold", "gold.csv", "--gate", "mrr >= 0.5")
+        assert (karat_command(*gate)[0], karat_command(*gate, "--scores", "higher-is-better")[0]) == (0, 1)
+
+    def test_ids_are_normalized_by_default_or_not(self, karat_command: Call) -> None:
+        settle(scores="lower-is-better")
+        right = mrr(karat_command)
+        Path("gold.csv").write_text(Path("gold.csv").read_text().replace("BGB", "bgb"))
+        assert mrr(karat_command) == 0
+        assert "near_ids" in {entry["code"] for entry in checked(karat_command, "prod.jsonl")["audit"]}
+        settle(scores="lower-is-better", normalize_ids=True)
+        assert mrr(karat_command) == right
+        assert mrr(karat_command, "--no-normalize-ids") == 0
+        assert "near_ids" not in {entry["code"] for entry in checked(karat_command, "prod.jsonl")["audit"]}
+
+    def test_a_typo_is_refused(self, karat_refuses: Refuses) -> None:
+        settle(scores="lower")
+        refused = karat_refuses("eval", "prod.jsonl", "--gold", "gold.csv")
+        assert (refused.code, refused.field) == ("bad-value", "scores")
+
+
+MAPPED = ("--map", ",".join(f"{name}={value}" for name, value in MAP.items()))
+INIT = ("init", "--gold", "gold.csv", "--run", "prod.jsonl")
+
+
+def floor() -> float:
+    found: float = yaml.safe_load(Path("ship-criteria.yaml").read_text())["gates"][0]["threshold"]
+    return found
+
+
+@pytest.mark.usefixtures("folder")
+class TestInit:
+    def test_it_measures_with_them_and_writes_them(self, karat_command: Call) -> None:
+        Path("karat.yaml").unlink()
+        assert karat_command(*INIT, *MAPPED, *LOWER, "--normalize-ids")[0] == 0
+        found = load_config()
+        assert (found.scores, found.normalize_ids) == ("lower-is-better", True)
+        assert karat_command("gate", "prod.jsonl", "--gold", "gold.csv")[0] == 0
+        assert floor() != 0.8  # of a run, not a guess
+
+    def test_settings_that_are_there_are_kept_and_the_rest_is_told(self, karat_command: Call) -> None:
+        before = Path("karat.yaml").read_text()
+        code, out, told = karat_command(*INIT, *LOWER)
+        assert (code, "kept karat.yaml" in out, Path("karat.yaml").read_text() == before) == (0, True, True)
+        assert "karat.yaml: scores: lower-is-better" in told
+        settle(scores="lower-is-better")
+        assert "karat.yaml: " not in karat_command(*INIT, *LOWER)[2]
