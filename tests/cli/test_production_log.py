@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -145,6 +147,132 @@ class TestDistances:
 
         assert ("falling_distances" in found(), "falling_distances" in found("--scores", "higher-is-better")) == (1, 0)
         assert "falling_distances" in {e["code"] for e in checked(karat_command, "bm25.jsonl")["audit"]}
+
+
+QUESTION = "Frage des Mandanten"
+MAPS = {
+    "gold.": f"gold.query_id=Ticket,gold.query={QUESTION}",
+    "queries.": f"queries.query_id=Ticket,queries.query={QUESTION}",
+    "both": f"query_id=Ticket,query={QUESTION}",
+}
+
+
+def sheet(kind: str, names: tuple[str, str]) -> str:
+    """Questions without an answer: from a spreadsheet, or in lines."""
+    rows = [
+        {names[0]: ticket(i), names[1]: f"Wie ist, bitte, die Frist {i}?", "Bereich": "Mietrecht"}
+        for i in range(QUERIES)
+    ]
+    if kind == "jsonl":
+        return lines("asked.jsonl", rows)
+    with Path("asked.csv").open("w", encoding="utf-8-sig", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), delimiter=";")
+        writer.writeheader()
+        writer.writerows([*rows, dict.fromkeys(rows[0], "")])
+    return "asked.csv"
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+class TestQuestionsWithoutAnswers:
+    def pool(self, call: Call, asked: str, *more: str) -> None:
+        assert call(*POOL, asked, *LOWER, *more)[0] == 0
+        assert best("pool.jsonl") == FIRST
+        entry = json.loads(Path("pool.jsonl").read_text().splitlines()[0])
+        assert entry["query"].startswith("Wie ist, bitte, ")
+
+    def test_with_usual_names(self, kind: str, karat_command: Call) -> None:
+        self.pool(karat_command, sheet(kind, ("query_id", "query")))
+
+    def test_with_the_names_of_the_gold_set(self, kind: str, karat_command: Call) -> None:
+        """What karat.yaml says of gold items is for another file."""
+        self.pool(karat_command, sheet(kind, ("Ticket", QUESTION)))
+
+    @pytest.mark.parametrize("said", MAPS)
+    def test_with_a_map(self, kind: str, said: str, karat_command: Call) -> None:
+        of_run = [f"{name}={value}" for name, value in MAP.items() if not name.startswith("gold.")]
+        Path("karat.yaml").unlink()
+        self.pool(karat_command, sheet(kind, ("Ticket", QUESTION)), "--map", ",".join([*of_run, MAPS[said]]))
+
+    def test_with_other_names_it_says_what_to_type(
+        self, kind: str, karat_refuses: Refuses, karat_command: Call
+    ) -> None:
+        settle()
+        asked = sheet(kind, ("Nr", "Text der Frage"))
+        hint = karat_refuses(*POOL, asked, *LOWER).hint
+        of_run = [f"{name}={value}" for name, value in MAP.items() if not name.startswith("gold.")]
+        assert hint is not None
+        pasted = shlex.split(hint.rpartition("--map ")[2])[0]
+        self.pool(karat_command, asked, "--map", ",".join([*of_run, pasted]))
+
+    @pytest.mark.parametrize("other", ["expected_doc", "relevant", "Answer"])
+    def test_a_field_that_may_be_gold_is_not_overlooked(self, kind: str, other: str, karat_refuses: Refuses) -> None:
+        asked = sheet(kind, ("query_id", "query"))
+        Path(asked).write_text(Path(asked).read_text().replace("Bereich", other))
+        assert karat_refuses(*POOL, asked, *LOWER).code != "doubtful-order"
+
+
+DRAW = ("labels", "pool", "--traces", "prod.jsonl", "--questions", "drawn.jsonl", "--depth", "1", "-o", "pool.jsonl")
+
+
+@pytest.mark.usefixtures("folder")
+class TestQuestionsOfALog:
+    def test_they_are_drawn_with_what_was_retrieved(self, karat_command: Call) -> None:
+        assert karat_command(*DRAW, *LOWER, "--by", "request.tenant", "--redact", "NR=Fall 11")[0] == 0
+        assert best("pool.jsonl") == FIRST
+        found = {one["query_id"]: one for one in map(json.loads, Path("drawn.jsonl").read_text().splitlines())}
+        assert found[ticket(3)]["tags"] == {"day": "2026-10-04", "request.tenant": "k3", "asked": 1}
+        assert [found[ticket(i)]["query"][-6:] for i in (9, 10, 11)] == ["all 9?", "ll 10?", " [NR]?"]
+        code, _, _ = karat_command("labels", "pool", "prod.jsonl", "--gold", "drawn.jsonl", *LOWER, "-o", "more.jsonl")
+        assert code == 0
+
+    def test_a_log_of_distances_needs_a_word_here_too(self, karat_refuses: Refuses) -> None:
+        assert (karat_refuses(*DRAW).code, Path("drawn.jsonl").exists()) == ("doubtful-order", False)
+
+    def test_a_log_of_karat(self, karat_command: Call) -> None:
+        assert karat_command("convert", "prod.jsonl", "run.jsonl", "--lossy", *LOWER)[0] == 0
+        assert karat_command(*(word.replace("prod.", "run.") for word in DRAW))[0] == 0
+        assert best("pool.jsonl") == FIRST
+
+    def test_without_a_map_or_without_texts(self, karat_refuses: Refuses) -> None:
+        Path("karat.yaml").unlink()
+        refused = karat_refuses(*DRAW)
+        assert (refused.code, "--map" in (refused.hint or "")) == ("not-a-span", True)
+        lines("prod.jsonl", ({"query_id": ticket(i), "topk": ["a", {"id": "b"}]} for i in range(3)))
+        assert (karat_refuses(*DRAW).code, karat_refuses(*DRAW).field) == ("missing-text", "query")
+        lines("prod.jsonl", ({"query": "who?", "topk": [{"nr": 7}]} for i in range(3)))
+        assert (karat_refuses(*DRAW).code, karat_refuses(*DRAW).line) == ("missing-field", 1)
+
+
+@pytest.mark.usefixtures("folder")
+class TestMapToPaste:
+    def test_hits_with_a_distance_are_a_run(self, karat_refuses: Refuses, karat_command: Call) -> None:
+        right = mrr(karat_command, *LOWER)
+        of_gold = [f"{name}={value}" for name, value in MAP.items() if name.startswith("gold.")]
+        Path("karat.yaml").unlink()
+        hint = karat_refuses("eval", "prod.jsonl", "--gold", "gold.csv").hint or ""
+        pasted = shlex.split(hint.partition("--map ")[2])[0]
+        parts = dict(pair.split("=") for pair in pasted.split(","))
+        assert parts == {**OF_RUN, "latency_ms": "retrieval.took"}
+        assert (
+            mrr(karat_command, *LOWER, "--map", ",".join([*(f"run.{p}" for p in pasted.split(",")), *of_gold])) == right
+        )
+        found = json.loads(karat_command("check", "prod.jsonl", "--json")[1])[0]["error"]
+        assert (pasted in found, "gold=" in found) == (True, False)
+
+    def test_nothing_to_guess(self, karat_refuses: Refuses) -> None:
+        Path("karat.yaml").unlink()
+        lines("prod.jsonl", [{"wert": 1.5, "liste": [[0.5]]}])
+        hint = karat_refuses("eval", "prod.jsonl", "--gold", "gold.csv").hint or ""
+        assert ("--map" in hint, "karat check prod.jsonl" in hint) == (True, True)
+
+
+OF_RUN = {
+    "query_id": "request.ticket",
+    "topk": "retrieval.passages",
+    "chunk_id": "ref",
+    "score": "cosine_distance",
+}
 
 
 def checked(call: Call, run: str) -> dict[str, Any]:

@@ -17,7 +17,11 @@ from karat.scoring.options import Options
 @click.argument("runs", nargs=-1)
 @click.option("--gold", "-g", help="Gold set, or a file of queries without judgements.")
 @click.option("--output", "-o", required=True, metavar="FILE", help="Pool to write, JSONL.")
-@click.option("--traces", metavar="FILE", help="Draw questions from these traces, instead of RUNS.")
+@click.option(
+    "--traces",
+    metavar="FILE",
+    help="Draw questions from these traces, or from a run log with query texts, instead of RUNS.",
+)
 @click.option("--questions", metavar="FILE", help="Questions to write, JSONL: the start of a gold set.")
 @click.option(
     "--max-questions", "size", type=Count(1), metavar="N", help="Number of questions to draw.  [default: 200]"
@@ -97,7 +101,7 @@ def command(
         judged = None if gold is None else read_gold_or_queries(gold, **asked.of_gold)
         if traces is not None:
             drawn, options["corpus"] = _draw(traces, judged, asked, drawing, options)
-            judged, read = drawn.gold(), [read_run(drawn.records())]
+            judged, read = drawn.gold(), [drawn.run()]
         else:
             read = [read_run(run, **asked.of_run) for run in runs]
         assert judged is not None
@@ -139,7 +143,8 @@ def _check_usage(
     if traces is None and not runs:
         raise click.UsageError("Missing argument 'RUNS...'.\nhint: name a run, or use --traces FILE")
     if traces is None and gold is None:
-        raise click.UsageError("Missing option '--gold' / '-g'.")
+        hint = "give a gold set or a file of queries, or draw the questions: --traces RUN --questions questions.jsonl"
+        raise click.UsageError(f"Missing option '--gold' / '-g'.\nhint: {hint}")
 
 
 def _draw(traces: str, gold: Any, asked: Options, drawing: dict[str, Any], options: dict[str, Any]) -> tuple[Any, Any]:

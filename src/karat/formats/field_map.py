@@ -112,9 +112,11 @@ class FieldMap:
     def _of_kind(self, kind: FileKind) -> list[tuple[str, tuple[str, str]]]:
         """(role, entry) for files of a kind: entries for this kind only come first, and lists before their contents."""
         known = {*RECORD[kind], *ENTRY[kind]}
-        own = [(entry[0].removeprefix(f"{kind}."), entry) for entry in self._entries if entry[0].startswith(f"{kind}.")]
-        every = [*own, *((entry[0], entry) for entry in self._entries if entry[0] in known)]
-        return sorted(every, key=lambda pair: pair[0] not in LISTS[kind])
+        own = [entry for entry in self._entries if entry[0].startswith(f"{kind}.")]
+        if kind == "queries":  # queries without gold are often written as those with gold
+            own += [entry for entry in self._entries if entry[0].startswith("gold.")]
+        every = [(entry[0].rpartition(".")[2], entry) for entry in own] + [(entry[0], entry) for entry in self._entries]
+        return sorted((pair for pair in every if pair[0] in known), key=lambda pair: pair[0] not in LISTS[kind])
 
     def fitting(self, kind: FileKind, records: Sequence[Any], *, reads: bool = True) -> RecordMap | None:
         """The entries whose fields these records have; None where they have none of them. `reads`: whether the file is

@@ -297,7 +297,8 @@ def _fields_hint(source: Source, *kinds: Kind) -> str | None:
     needed = [_NEEDED[kind] for kind in kinds]
     near = meant(needed, first)
     has = shorten(", ".join(first), 60)
-    return near or f"every line needs query_id and {' or '.join(needed)}; the first has: {has}"
+    said = f"every line needs query_id and {' or '.join(needed)}; the first has: {has}"
+    return near or f"{said}. Map other names with --map: `karat check {quote(source.label)}` lists all fields"
 
 
 def _known(*kinds: Kind) -> str:
