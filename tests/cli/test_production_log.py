@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import shlex
 from collections.abc import Callable, Iterable
@@ -273,6 +274,76 @@ OF_RUN = {
     "chunk_id": "ref",
     "score": "cosine_distance",
 }
+
+
+def again(*lines_of: int) -> None:
+    """Some lines of the log once more, as after a retry."""
+    written = Path("prod.jsonl").read_text().splitlines()
+    Path("prod.jsonl").write_text("\n".join([*written, "", *(written[at] for at in lines_of)]))
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("pure", ["0", "1"])
+class TestRetries:
+    def test_equal_lines_count_once(self, pure: str, karat_command: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("KARAT_PURE", pure)
+        settle(scores="lower-is-better", normalize_ids=True)
+        assert karat_command("convert", "prod.jsonl", "own.jsonl", "--lossy")[0] == 0
+        right = mrr(karat_command)
+        again(3, 3, 7)
+        own = Path("own.jsonl").read_text().splitlines(keepends=True)
+        Path("own.jsonl").write_text("".join([*own, own[3], own[7], own[3]]))
+        for name in ("prod.jsonl", "own.jsonl"):
+            Path(f"{name}.gz").write_bytes(gzip.compress(Path(name).read_bytes()))
+            for run in (name, f"{name}.gz"):
+                found = json.loads(karat_command("eval", run, "--gold", "gold.csv", "-m", "mrr", "--json")[1])
+                assert found["summary"][0]["mean"] == right
+                assert [e["count"] for e in found["audit"] if e["code"] == "repeated_lines"] == [3]
+        assert "repeated_lines" in {entry["code"] for entry in checked(karat_command, "prod.jsonl")["audit"]}
+
+    def test_every_command_reads_them(self, pure: str, karat_command: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("KARAT_PURE", pure)
+        settle(scores="lower-is-better")
+        again(3)
+        lines("wrong.jsonl", ({"query_id": ticket(i), "negatives": ["no"]} for i in range(QUERIES)))
+        gold = ("--gold", "gold.csv")
+        for asked in (
+            ("compare", "prod.jsonl", "prod.jsonl"),
+            ("eval", "prod.jsonl", "--gold", "run:prod.jsonl"),
+            ("stress", "prod.jsonl", *gold, "--negatives", "wrong.jsonl"),
+            ("eval", "prod.jsonl", *gold, "--bm25", "prod.jsonl", "--engine", "processes"),
+            ("eval", "prod.jsonl", *gold, "-o", "page.html"),
+            (*POOL, "gold.csv", "--depth", "3"),
+            DRAW,
+        ):
+            assert karat_command(*asked)[0] == 0, asked
+
+    def test_different_lines_are_refused(
+        self, pure: str, karat_refuses: Refuses, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("KARAT_PURE", pure)
+        again(3, 5)
+        Path("prod.jsonl").write_text(Path("prod.jsonl").read_text().replace("80.5", "90.5", 4))
+        refused = karat_refuses("eval", "prod.jsonl", "--gold", "gold.csv")
+        assert (refused.code, refused.line, refused.query) == ("duplicate-query", QUERIES + 2, ticket(3))
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("text", ['{"query_id": "q", "gold": {"a": "hoch"}}', "query_id,chunk_id,grade\nq,a,hoch\n"])
+def test_grades_in_words_get_a_hint(text: str, karat_refuses: Refuses) -> None:
+    Path("karat.yaml").unlink()
+    lines("run.jsonl", [{"query_id": "q", "topk": ["a"]}])
+    Path("words").write_text(text)
+    assert "hoch" in (karat_refuses("eval", "run.jsonl", "--gold", "words").hint or "")
+    Path("words").write_text(text.replace("hoch", "nan"))
+    assert karat_refuses("eval", "run.jsonl", "--gold", "words").code in ("bad-value", "wrong-type")
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_format_is_not_recommended_instead_of_itself(karat_refuses: Refuses) -> None:
+    for name, better in (("run.jsonl", False), ("run.trec", True)):
+        refused = karat_refuses("convert", "prod.jsonl", name)
+        assert (refused.code, "--to run-log" in (refused.hint or "")) == ("lossy", better)
 
 
 def checked(call: Call, run: str) -> dict[str, Any]:

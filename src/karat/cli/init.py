@@ -265,13 +265,14 @@ def _check(root: Path, found: RepositoryFiles, given: dict[str, Any]) -> bool:
     from karat.results.check import check_files
     from karat.scoring.judged import Rules
 
-    files = [str(root / name) for name in (found.gold or NEW_GOLD, found.run) if name and (root / name).exists()]
-    if not files:
+    gold = str(root / (found.gold or NEW_GOLD)) if (root / (found.gold or NEW_GOLD)).exists() else None
+    files = [str(root / found.run)] if found.run is not None and (root / found.run).exists() else []
+    if gold is None and not files:
         return False
     say("")
     asked = evaluation_options(given)
     rules = Rules(scores=asked["scores"], normalize_ids=asked["normalize_ids"])
-    checked = check_files(files, None, asked["columns"], rules=rules)
+    checked = check_files(files, None, asked["columns"], gold, rules)
     print_reports([checked_report(checked)])
     return any(file.error for file in checked)
 

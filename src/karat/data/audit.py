@@ -49,7 +49,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "either_kind": (
         "rows with a query and an item, but no grade, rank or score",
-        "read as gold; with --gold FILE they are read as a run",
+        "read as gold; if this is a run, check it together with its gold set",
     ),
     "listed_distances": (
         "queries whose hits have a distance and no score",
@@ -63,6 +63,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "queries whose scores fall down the list, although the lowest counts as best",
         "ordered by the lowest score, as requested",
     ),
+    "repeated_lines": ("lines that repeat an earlier line exactly", "counted once"),
     "split_traces": (
         "traces whose spans are too far apart in the file",
         "read as several traces; sort the export by trace, or export whole traces",

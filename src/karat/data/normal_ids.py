@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from karat.data.audit import Audit
 from karat.data.corpus import Corpus
 from karat.data.gold import FORBIDDEN, HOPS, Gold
-from karat.data.hits import WRITTEN, Hits, Run
+from karat.data.hits import WRITTEN, Hits, Run, Ungrouped
 from karat.data.ids import DocRule, as_list
 from karat.data.packed_ids import pack
 from karat.data.passages.passage import Passage
@@ -220,11 +220,14 @@ def _shared(seen: set[str], wanted: set[str], run_prefix: str, gold_prefix: str)
 def first_names(run: Run) -> tuple[list[str], list[str]]:
     """Ids of the first hits of a run, and of their queries."""
     found, queries = list[str](), list[str]()
-    for hits in run.slices(frozenset(), Audit()):
-        found += islice(as_list(hits.ids), _LOOKED - len(found))
-        queries += hits.queries
-        if len(found) >= _LOOKED:
-            break
+    try:
+        for hits in run.slices(frozenset(), Audit()):
+            found += islice(as_list(hits.ids), _LOOKED - len(found))
+            queries += hits.queries
+            if len(found) >= _LOOKED:
+                break
+    except Ungrouped:
+        return first_names(run.grouped())
     return found, queries[:_LOOKED]
 
 

@@ -56,6 +56,7 @@ _SAMPLES = ("ragas", "deepeval")
 _ENDS = {".parquet": "parquet", ".run": "trec-run", ".trec": "trec-run", ".qrels": "trec-qrels"}
 _OWN: dict[Kind, str] = {"run": "run-log", "gold": "gold"}
 STDOUT = "-"
+_DIFFERS = ", which differs between lines"
 
 
 class Converted(msgspec.Struct):
@@ -214,13 +215,15 @@ class _Checked:
                 code="lossy",
                 file=self.made.input,
                 query=query,
-                hint=f"--lossy writes the file without; {_without_loss(self.made)} keeps everything",
+                hint=_lossy_hint(self.made, lost),
             )
         self.made.lost += lost
 
 
-def _without_loss(made: Converted) -> str:
-    return f"--to {_OWN['run' if made.kind == 'run' else 'gold']}"
+def _lossy_hint(made: Converted, lost: list[str]) -> str:
+    own = _OWN["run" if made.kind == "run" else "gold"]
+    held = made.format != own and not any(one.endswith(_DIFFERS) for one in lost)
+    return "--lossy writes the file without" + (f"; --to {own} keeps everything named here" if held else "")
 
 
 class _Gold(_Checked):
@@ -331,7 +334,7 @@ class _Run(_Checked):
             self.made.queries += 1
             self.made.items += len(record["topk"])
             yield record
-        self.lose(f"the field {name}, which differs between lines" for name in varied(self.run, systems))
+        self.lose(f"the field {name}{_DIFFERS}" for name in varied(self.run, systems))
 
     def _refuse_systems(self, systems: Mapping[str, None]) -> None:
         raise ConfigError(

@@ -130,6 +130,11 @@ class FieldMap:
                     self._used[kind].add(entry)
         return RecordMap(kind, found) if found else None
 
+    def is_named(self, kind: FileKind, records: Sequence[Any]) -> bool:
+        """Whether an entry for only this kind of file names the items of these records."""
+        own = [path for name, path in self._entries if name in (f"{kind}.chunk_id", f"{kind}.doc_id")]
+        return any(dig(record, path) is not None for record in records for path in own)
+
     def named(self, kind: FileKind, roles: Iterable[str]) -> dict[str, str]:
         """The entries for some fields, for a file whose fields are known only once it is read."""
         found: dict[str, str] = {}

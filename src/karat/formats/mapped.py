@@ -189,7 +189,7 @@ def mapped_kind(source: Source, fields: FieldMap) -> tuple[Literal["run", "gold"
         return "run", True  # by fields that only runs have
     if gold is None or not {*_SAYS, "chunk_id", "doc_id", "grade"} & judged:
         return None
-    return "gold", bool({*_SAYS, "grade"} & judged)
+    return "gold", bool({*_SAYS, "grade"} & judged) or fields.is_named("gold", records)
 
 
 def mapped_run(source: Source, fields: RecordMap, options: ReadOptions) -> Run:

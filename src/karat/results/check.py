@@ -61,6 +61,8 @@ def check_files(
     # If one file is certainly gold, a file that may be either is a run.
     if any(kind is not None and kind[0] == "gold" and kind[2] for kind in kinds.values()):
         said |= {file: "run" for file, kind in kinds.items() if kind is not None and not kind[2] and file not in said}
+    elif any(kind is not None and kind[0] == "run" for kind in kinds.values()):  # it is the gold set of these runs
+        said |= {file: "gold" for file, kind in kinds.items() if kind is not None and not kind[2] and file not in said}
     checked = [_check(file, target, fields, golds, runs, said.get(file), rules) for file in files]
     for found in checked:
         if found.format not in _NO_FIELDS:

@@ -49,6 +49,8 @@ def _other_lists(run: Run, name: Lists) -> Run | None:
         next(lists.slices(frozenset(), Audit()), None)  # raises NoLists if there are none
     except NoLists:
         return None
+    except Ungrouped:  # for `listed_queries`
+        pass
     return lists
 
 
