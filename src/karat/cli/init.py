@@ -265,14 +265,14 @@ def _check(root: Path, found: RepositoryFiles, given: dict[str, Any]) -> bool:
     from karat.results.check import check_files
     from karat.scoring.judged import Rules
 
-    gold = str(root / (found.gold or NEW_GOLD)) if (root / (found.gold or NEW_GOLD)).exists() else None
-    files = [str(root / found.run)] if found.run is not None and (root / found.run).exists() else []
-    if gold is None and not files:
+    gold = root / (found.gold or NEW_GOLD)
+    files = [str(file) for file in (gold, found.run and root / found.run) if file and file.exists()]
+    if not files:
         return False
     say("")
     asked = evaluation_options(given)
     rules = Rules(scores=asked["scores"], normalize_ids=asked["normalize_ids"])
-    checked = check_files(files, None, asked["columns"], gold, rules)
+    checked = check_files(files, None, asked["columns"], str(gold) if gold.exists() else None, rules)
     print_reports([checked_report(checked)])
     return any(file.error for file in checked)
 

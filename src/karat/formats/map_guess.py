@@ -122,7 +122,7 @@ def suggested_map(kind: FileKind, record: Any, more: Sequence[Any] = ()) -> str 
             name = _clearer(fields, taken) or name
         if name is not None and (among is inner or name != listed):
             found[role] = name
-    if inner and not {"chunk_id", "doc_id"} & {*found, *inner}:
+    if _is_scored(inner) and not {"chunk_id", "doc_id"} & {*found, *inner}:
         entries = [dict(flattened(one)) for one in fields[listed or ""] if isinstance(one, Mapping)]
         found |= _id_field("chunk_id", entries, {*found.values()})
     if kind == "queries" and "query" not in found:
