@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from karat.errors import KaratError
+from karat.formats.questions import is_bare
 from karat.settings import load_config
 
 Call = Callable[..., tuple[int, str, str]]
@@ -185,6 +186,14 @@ class TestQuestionsWithoutAnswers:
     def test_with_usual_names(self, kind: str, karat_command: Call) -> None:
         self.pool(karat_command, sheet(kind, ("query_id", "query")))
 
+    def test_with_the_usual_name_of_an_id(self, kind: str, karat_command: Call) -> None:
+        """In a table it could be that of a gold item."""
+        named = ("--map", "query_id=id") if kind == "csv" else ()
+        if named:
+            assert karat_command("convert", "prod.jsonl", "own.jsonl", "--lossy", *LOWER)[0] == 0
+            Path("prod.jsonl").write_text(Path("own.jsonl").read_text())
+        self.pool(karat_command, sheet(kind, ("id", "query")), *named)
+
     def test_with_the_names_of_the_gold_set(self, kind: str, karat_command: Call) -> None:
         """What karat.yaml says of gold items is for another file."""
         self.pool(karat_command, sheet(kind, ("Ticket", QUESTION)))
@@ -211,6 +220,15 @@ class TestQuestionsWithoutAnswers:
         asked = sheet(kind, ("query_id", "query"))
         Path(asked).write_text(Path(asked).read_text().replace("Bereich", other))
         assert karat_refuses(*POOL, asked, *LOWER).code != "doubtful-order"
+
+
+@pytest.mark.parametrize(
+    "first", [{"query_id": "a", "query": "who?", "variant_of": "b"}, {"query_id": "a", "query": "who?", "topic": "tax"}]
+)
+def test_gold_below_a_line_without_gold_is_not_overlooked(first: dict[str, Any], tmp_path: Path) -> None:
+    gold = tmp_path / "gold.jsonl"
+    gold.write_text(json.dumps(first) + "\n" + json.dumps({"query_id": "b", "query": "what?", "gold": ["d"]}) + "\n")
+    assert not is_bare(gold)
 
 
 DRAW = ("labels", "pool", "--traces", "prod.jsonl", "--questions", "drawn.jsonl", "--depth", "1", "-o", "pool.jsonl")

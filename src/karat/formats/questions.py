@@ -16,6 +16,8 @@ from karat.errors import InputError
 from karat.formats.base import Source, SourcePlace
 from karat.formats.beir import folder_of
 from karat.formats.field_map import FieldMap, RecordMap
+from karat.formats.gold_records import TARGET_FIELD
+from karat.formats.kinds.table import table_header
 from karat.formats.layout import NAMES, plain_title
 from karat.formats.map_guess import may_be_gold, suggested_map, text_field
 from karat.formats.mapped import first_fields, first_record, mapped_records, sample
@@ -53,7 +55,9 @@ def read_questions(
 
 
 _BARE = {"query_id", "query", "_id", "text", "tags", "metadata"}
-_JUDGED = {*_FOUND, "hops", "topk", *NAMES["chunk_id"], *NAMES["doc_id"], *NAMES["grade"], *NAMES["rank"]}
+_ID = "id"
+_OF_ITEM = ("chunk_id", "doc_id", "grade", "rank")
+_JUDGED = {*_FOUND, "hops", "variant_of", "forbidden", "topk"}.union(*(NAMES[n] for n in _OF_ITEM))
 
 
 def is_bare(
@@ -76,14 +80,19 @@ def is_bare(
 def _is_named_bare(source: Source) -> bool:
     """Whether a file has queries without gold, by the names of its fields. Other fields are tags, unless they may say
     what should be found."""
+    first: Mapping[str, Any]
     if source.first_object is not None:
-        first: Mapping[str, Any] = source.first_object
+        if set(source.first_object) <= _BARE:
+            return True
+        said = {name: value for record in sample(source) for name, value in record.items()}
+        first = {name: value for name, value in said.items() if name != _ID or "query" not in said}
+    elif source.is_parquet:
+        first = dict.fromkeys(table_header(source) or (), "")
     else:
         first = {plain_title(name): value for name, value in first_fields(source).items()}
-    if set(first) <= _BARE:
-        return not {"query", "text"}.isdisjoint(first) or source.first_object is not None
     others = {name: value for name, value in first.items() if name not in _BARE}
-    return "query" in first and _JUDGED.isdisjoint(map(plain_title, first)) and not may_be_gold(others)
+    judged = not _JUDGED.isdisjoint(map(plain_title, first)) or any(map(TARGET_FIELD.fullmatch, others))
+    return "query" in first and not judged and not may_be_gold(others)
 
 
 def _question(gold: Gold, at: int) -> Question:
@@ -132,8 +141,8 @@ def bare_questions(source: Source, fields: FieldMap | None = None) -> list[Quest
 def _tagged(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record whose other fields are tags; empty for an empty row of a table."""
     titles = {name: plain_title(name) for name in record}
-    if "query_id" not in record:  # a table may name it in another way
-        titles |= {name: "query_id" for name, title in titles.items() if title in NAMES["query_id"][:-1]}
+    if not {"query_id", "_id"} & record.keys():
+        titles |= {name: "query_id" for name, title in titles.items() if title in (_ID, *NAMES["query_id"][:-1])}
     made = {titles[name] if titles[name] in _BARE else name: value for name, value in record.items() if _is_said(value)}
     others = {name: value for name, value in made.items() if name not in _BARE and not isinstance(value, (list, dict))}
     known = {name: value for name, value in made.items() if name in _BARE}

@@ -51,7 +51,7 @@ def read_gold_or_queries(gold: Any, **options: Any) -> Gold:
         try:
             return read_gold(gold, **options)
         except InputError as error:
-            if error.code in ("unrecognised", "missing-column", "missing-field"):
+            if error.code in ("unrecognised", "missing-column", "missing-field", "nothing-to-find"):
                 error.hint = "\n      ".join(filter(None, (error.hint, queries_hint(gold))))
             raise
     source = Source(Path(gold))
