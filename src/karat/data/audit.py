@@ -57,7 +57,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "either_kind": (
         "rows with a query and an item, but no grade, rank or score",
-        "read as gold; with --gold FILE they are read as a run",
+        "read as gold; if this is a run, check it together with its gold set",
     ),
     "listed_distances": (
         "queries whose hits have a distance and no score",
@@ -67,6 +67,11 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "scores_unused": ("queries without scores, although --scores is set", "position in the list decides"),
     "other_times": ("queries whose rows have different latencies", "the first latency counts"),
     "turned_scores": ("queries whose scores are distances", "the lowest score counts as best"),
+    "falling_distances": (
+        "queries whose scores fall down the list, although the lowest counts as best",
+        "ordered by the lowest score, as requested",
+    ),
+    "repeated_lines": ("lines that repeat an earlier line exactly", "counted once"),
     "split_traces": (
         "traces whose spans are too far apart in the file",
         "read as several traces; sort the export by trace, or export whole traces",
