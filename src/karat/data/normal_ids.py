@@ -118,7 +118,7 @@ class Renaming(msgspec.Struct, frozen=True):
     rule: DocRule
     ids: dict[str, str] = {}
     docs: dict[str, str] = {}
-    apart: list[str] = []  # ids that stay as they are, since it is not clear which id they stand for
+    apart: dict[str, str] = {}  # ids that stay as they are → an id that they could stand for, but not clearly
 
     def of(self, item: str) -> str:
         """An id of a chunk or document. If only the document is known, its name is changed within the id."""
@@ -168,7 +168,9 @@ class IdNormalizer(msgspec.Struct, frozen=True):
         found = dict.fromkeys(ids)
         named = dict.fromkeys([*map(self.rule.doc, found), *docs])
         pairs, apart = _pairs(found, self.ids, self.rule)
-        return Renaming(self.rule, pairs, _pairs(named, self.docs, self.rule)[0], apart)
+        of_docs, docs_apart = _pairs(named, self.docs, self.rule)
+        whole = {doc: other for doc, other in docs_apart.items() if doc in found}  # ids that are documents
+        return Renaming(self.rule, pairs, of_docs, whole | apart)
 
     def adopted(self, run: Run) -> Run:
         """Another run, under the ids of this one."""
@@ -211,7 +213,7 @@ class IdNormalizer(msgspec.Struct, frozen=True):
         items, audit = list(map(made.of, gold.ids)), Audit.merged(gold.audit)
         changed = {old: new for old, new in zip(gold.ids, items, strict=True) if old != new}
         audit.count("ids_normalized", len(changed), (f"{old} → {new}" for old, new in changed.items()))
-        audit.count("ids_kept_apart", len(made.apart), made.apart)
+        audit.count("ids_kept_apart", len(made.apart), (f"{item} and {other}" for item, other in made.apart.items()))
         passages = [p if p is None or p.doc is None else p._replace(doc=made.of_doc(p.doc)) for p in gold.passages]
         return replace(
             gold,
@@ -225,16 +227,16 @@ class IdNormalizer(msgspec.Struct, frozen=True):
         )
 
 
-def _pairs(ids: dict[str, None], names: Names, rule: DocRule) -> tuple[dict[str, str], list[str]]:
-    """Ids → the names that they stand for, and ids for which this is not clear, each with a name that it could be.
+def _pairs(ids: dict[str, None], names: Names, rule: DocRule) -> tuple[dict[str, str], dict[str, str]]:
+    """Ids → the names that they stand for, and ids for which this is not clear → a name that they could be.
 
     An equal name counts first. Then one that is equal in a normal form, if no other id and no other name has this form:
     ids that differ within one file are different things.
 
     >>> _pairs(dict.fromkeys(["X", "y"]), Names(dict.fromkeys(["x.pdf", "y.pdf", "y.docx"]), 3), DocRule())
-    ({'X': 'x.pdf'}, ['y and y.pdf'])
+    ({'X': 'x.pdf'}, {'y': 'y.pdf'})
     """
-    found, apart, taken = dict[str, str](), list[str](), set(ids)
+    found, apart, taken = dict[str, str](), dict[str, str](), set(ids)
     left = [item for item in ids if item not in names.all]
     for form in (plain_id, normal_id, loose_id):
         if not left:
@@ -254,7 +256,7 @@ def _pairs(ids: dict[str, None], names: Names, rule: DocRule) -> tuple[dict[str,
                 found[item] = some[0]
                 taken.add(some[0])
             elif some:
-                apart.append(f"{item} and {some[0]}")
+                apart[item] = some[0]
         left = [item for item in left if item not in found and forms[item] not in known]
     return found, apart
 
