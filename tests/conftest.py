@@ -41,7 +41,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_GARBAGE = gc.get_threshold()
+# All tests and what they import stay to the end. Looking for garbage among them every 700 objects would take long.
+_GARBAGE = (50_000, 10, 20)
+gc.set_threshold(*_GARBAGE)
 _ROOT = Path(__file__).resolve().parents[1]
 
 
