@@ -248,8 +248,7 @@ class RBP(Relevance, frozen=True, kw_only=True):
 
 
 class RBPResidual(Relevance, frozen=True, kw_only=True):
-    """What RBP could still gain: the weight of all ranks without a judged hit, including those after the end of the
-    list.
+    """What RBP could still gain: the weight of all ranks without a judged hit, also after the end of the list.
 
     >>> import karat
     >>> result = karat.evaluate({"q": ["a", "?"]}, {"q": ["a"]}, ["rbp_residual(p=0.5)"])

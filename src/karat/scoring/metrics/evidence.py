@@ -348,8 +348,7 @@ class EvidenceReciprocalRank(EvidenceMetric, frozen=True, kw_only=True):
 
 
 class EvidenceAveragePrecision(EvidenceMetric, frozen=True, kw_only=True):
-    """Precision at the rank where each evidence text is first covered, summed and divided by the number of evidence
-    texts.
+    """Sum of the precision at the rank where each evidence text is first covered, divided by all evidence texts.
 
     For the precision, a chunk is relevant if it covers an evidence text that no chunk above it covers: repeats add
     nothing. A chunk that covers several evidence texts is one relevant chunk, and counts for all of them.
