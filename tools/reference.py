@@ -443,7 +443,7 @@ def http() -> str:
     parts = [
         "# HTTP",
         "The API of `karat serve`. `/api/v1/openapi.json` describes it completely. Writes need the header "
-        "`X-Karat: 1`.",
+        "`X-Karat: 1`. A refusal is JSON with `error`, `hint` and, if it is one of [these](errors.md), its `code`.",
     ]
     for path, methods in document["paths"].items():
         for method, one in methods.items():

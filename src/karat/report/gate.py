@@ -185,8 +185,8 @@ def selftest_report(found: SelfTest) -> Report:
     unmet = sum(alarm.unmet is not None for alarm in found.alarms)
     said = [Text(f"With nothing changed, at least one gate would have blocked in {rounds}.")]
     if unmet:
-        of = f"{unmet} of {counted(len(found.alarms), 'gate')}"
-        said = [Text(f"This run itself does not meet {of}. They are right to fail, so they raise no false alarms.")]
+        of = "the gate. It is" if len(found.alarms) == 1 else f"{unmet} of {len(found.alarms):,} gates. They are"
+        said = [Text(f"This run itself does not meet {of} right to fail, and that is no false alarm.")]
         if unmet < len(found.alarms):
             said.append(Text(f"With nothing changed, at least one of the other gates would have blocked in {rounds}."))
     sections = [Section("selftest", "How often would these gates raise a false alarm?", [alarms, *said])]
