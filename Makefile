@@ -96,11 +96,12 @@ docs: .venv/.core
 	$(BIN)/python -m karat.results.diagnosis docs/diagnosis.md
 	$(BIN)/python -m karat.schemas
 	$(BIN)/python tools/drawings.py
+	$(BIN)/python tools/reference.py
 
 # The documentation as a site, in site/; needs no network once it is set up.
 SITE := .venv-site
 docs-site: $(SITE)/.installed
-	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m mkdocs build --strict
 	@echo 'Open it in a browser: file://$(CURDIR)/site/index.html'
 
 docs-serve: $(SITE)/.installed

@@ -150,7 +150,9 @@ def test_ranks_beyond_any_list(tmp_path: Path, rank: int) -> None:
 
 
 def test_the_same_query_twice(tmp_path: Path) -> None:
-    path = write(tmp_path / "run.jsonl", GOOD_LINE + '{"query_id":"q2","topk":["a"]}\n' + GOOD_LINE)
+    path = write(
+        tmp_path / "run.jsonl", GOOD_LINE + '{"query_id":"q2","topk":["a"]}\n' + GOOD_LINE.replace("{", "{ ", 1)
+    )
     error = refused_run(path, "duplicate-query", "(line 1)")
     assert (error.line, error.query) == (3, "q1")
     assert error.hint
@@ -162,7 +164,7 @@ def test_the_same_system_and_query_twice_far_apart(tmp_path: Path) -> None:
         for s in ("one", "two")
         for i in range(1500)
     ]
-    path = write(tmp_path / "run.jsonl", "\n".join([*lines, lines[1501]]))
+    path = write(tmp_path / "run.jsonl", "\n".join([*lines, lines[1501].replace("{", "{ ", 1)]))
     error = refused_run(path, "duplicate-query", "'two'", "(line 1502)")
     assert (error.line, error.query) == (3001, "q1")
 

@@ -36,6 +36,13 @@ def test_the_metrics_page_is_current() -> None:
     assert (ROOT / "docs" / "metrics.md").read_text() == reference(), "run `make docs`"
 
 
+def test_every_metric_answers_one_question() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    questions, _, described = page.partition("## How to write a name")
+    assert sorted(re.findall(r"\(#(\w+)\)", questions)) == sorted(re.findall(r"^## (\w+)$", described, re.M))
+    assert "| Others |" not in questions, "add new metrics to _QUESTIONS in scoring/metrics/reference.py"
+
+
 def test_every_format_is_on_the_formats_page() -> None:
     page = (ROOT / "docs" / "formats.md").read_text()
     assert all(f"`{name}`" in page for name in REGISTRY.builtin())

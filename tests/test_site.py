@@ -1,7 +1,8 @@
-"""The generated pages of the site, without MkDocs: everything has an address that messages and pages can link to."""
+"""The generated reference: everything has an address that messages and pages can link to."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import sys
@@ -31,17 +32,51 @@ def tool(name: str) -> Any:
 
 
 @pytest.fixture(scope="module")
+def reference() -> Any:
+    return tool("reference")
+
+
+@pytest.fixture(scope="module")
 def site() -> Any:
     return tool("site")
 
 
 def anchors(page: str) -> list[str]:
-    found = re.findall(r"\{ #(\S+) \}$|<span id=\"(.+?)\">", page, re.M)
-    return [heading or row for heading, row in found]
+    """Addresses that are written out, and those of headings of one word."""
+    found = re.findall(r"<span id=\"(.+?)\">|^## ([\w-]+)$", page, re.M)
+    return [written or heading for written, heading in found]
 
 
-def test_every_command_and_option_has_an_address(site: Any) -> None:
-    found = anchors(site.commands())
+def test_the_reference_is_current(reference: Any) -> None:
+    made = reference.pages()
+    assert {path.name: path.read_text(encoding="utf-8") for path in reference.FOLDER.iterdir()} == made, (
+        "run `make docs`"
+    )
+    assert (ROOT / "docs" / "index.md").read_text(encoding="utf-8") == reference.index(), "run `make docs`"
+
+
+def test_every_public_name_says_what_it_is_and_takes(reference: Any) -> None:
+    page = reference.python()
+    for module in reference._MODULES:
+        for name in importlib.import_module(module).__all__:
+            own = page.partition(f'<span id="{module}.{name}">')[2].partition("\n### ")[0]
+            assert name.startswith("_") or len(own) > 80, name
+    assert "| `normalize_ids` |" in page
+    assert "| `triage(" in page
+
+
+def test_every_field_of_the_criteria_is_explained(reference: Any) -> None:
+    assert not re.findall(r"^\| `\w+` \|[^|]*\|\s*\|$", reference.criteria(), re.M)
+
+
+def test_the_site_shows_the_same_names(site: Any, reference: Any) -> None:
+    page = reference.python(site._documented)
+    assert anchors(page) == anchors(reference.python())
+    assert "::: karat.results.evaluate.evaluate" in page
+
+
+def test_every_command_and_option_has_an_address(reference: Any) -> None:
+    found = anchors(reference.commands())
     assert len(found) == len(set(found)), "two things have one address"
     for name, command in every_command().items():
         assert name.replace(" ", "-") in found
@@ -51,14 +86,14 @@ def test_every_command_and_option_has_an_address(site: Any) -> None:
                 assert {*long[:1]} <= set(found)
 
 
-def test_every_error_has_an_address(site: Any) -> None:
-    found = anchors(site.errors())
+def test_every_error_has_an_address(reference: Any) -> None:
+    found = anchors(reference.errors())
     assert len(found) == len(set(found))
     assert {*codes(), *RARE, KaratError.code, "bad-input", "missing-package", "unknown-metric"} <= set(found)
 
 
-def test_every_field_of_every_file_is_listed(site: Any) -> None:
-    page, criteria = site.schemas(), site.criteria()
+def test_every_field_of_every_file_is_listed(reference: Any) -> None:
+    page, criteria = reference.schemas(), reference.criteria()
     for path in (ROOT / "src" / "karat" / "schemas").glob("*.schema.json"):
         schema = msgspec.json.decode(path.read_bytes())
         assert path.name.removesuffix(".schema.json") in anchors(page)
@@ -68,11 +103,25 @@ def test_every_field_of_every_file_is_listed(site: Any) -> None:
                 assert not path.name.startswith("ship-criteria") or f"| `{field}` |" in criteria
 
 
-def test_every_endpoint_has_an_address(site: Any) -> None:
-    from karat.web.api import ENDPOINTS
-    from karat.web.labels import LABEL_ENDPOINTS
+def test_links_may_go_over_the_end_of_a_line_and_code_has_none(site: Any) -> None:
+    page = "see [two\nwords](a.md)\n\n```text\n[no](b.md)\n```\n\n[c](c.md#x)\n"
+    assert site._links(page) == ["a.md", "c.md"]
+    assert "\n".join(text for _, text in site._texts(page)) == page
 
-    assert len(set(anchors(site.http()))) == len([*ENDPOINTS, *LABEL_ENDPOINTS])
+
+def test_no_line_ends_within_an_option(site: Any) -> None:
+    shown = site.on_page_content("<p>a--b <code>x-y --no-save -- y</code></p>", None, None, None)
+    assert shown == '<p>a--b <code>x-y <span class="option">--no-save</span> -- y</code></p>'
+
+
+def test_every_endpoint_has_an_address(reference: Any) -> None:
+    from karat.web.api import ENDPOINTS
+    from karat.web.app import DESK_ENDPOINTS
+    from karat.web.live import LIVE_ENDPOINTS
+    from karat.web.order import ORDER_ENDPOINTS
+
+    known = [*ENDPOINTS, *ORDER_ENDPOINTS, *DESK_ENDPOINTS, *LIVE_ENDPOINTS]
+    assert len(set(anchors(reference.http()))) == len(known)
 
 
 def test_every_page_is_in_the_navigation() -> None:

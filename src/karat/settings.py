@@ -6,7 +6,7 @@ import os
 import re
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -34,6 +34,8 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     metrics: MetricsConfig = msgspec.field(default_factory=MetricsConfig)
     prices: str | None = None  # path of a price table, relative to this file
     map: dict[str, str] | str | None = None  # names of the fields in your files, as in --map
+    scores: Literal["higher-is-better", "lower-is-better", "as-listed"] | None = None  # as in --scores
+    normalize_ids: bool = False  # as --normalize-ids
     retrievers: dict[str, str | dict[str, Any]] | None = None  # retrievers of `karat run` by name
     save: bool = False  # save every result of `karat eval` and `karat gate` to the history
     store: str | None = None  # the history: a folder, relative to this file, or a URL

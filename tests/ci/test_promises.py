@@ -26,12 +26,17 @@ PROMISES: dict[str, str] = {
         f"{HOOKS}::test_a_pull_request_from_a_fork_is_judged_without_the_secret"
     ),
     "What happens on every pull request": f"{FILES}::test_the_workflow_from_main_to_a_pull_request",
-    "`karat init` at the top of the repository": (
-        f"{INSPECTS}::test_the_gates_run_on_what_is_there {INSPECTS}::test_another_gold_set_by_name "
-        f"{INIT}::test_an_editor_finds_the_schema_and_the_criteria_fit_it {INIT}::test_what_exists_is_kept "
-        f"{INIT}::test_what_it_writes_works_together {INIT}::test_dry_run_writes_nothing"
+    "read the lines marked *blocks*": "report/test_gate_renderers::test_comment_of_the_demo_set",
+    "A cross (❌) means *fail*": "report/test_gate_renderers::test_comment_of_the_demo_set",
+    "A question mark (❔) means *inconclusive*": "report/test_gate_renderers::test_comment_of_the_demo_set",
+    "could not be judged (exit code 2)": f"{FILES}::test_what_the_action_cannot_judge",
+    "Run `karat init` at the top of the repository": (
+        f"{INSPECTS}::test_the_gates_run_on_what_is_there "
+        f"{INIT}::test_an_editor_finds_the_schema_and_the_criteria_fit_it {INIT}::test_what_it_writes_works_together"
     ),
-    "floors are set a little below what it reaches": (
+    "It looks for `gold.*` and `qrels.*`": f"{INSPECTS}::test_another_gold_set_by_name",
+    "Existing files are kept": f"{INIT}::test_what_exists_is_kept {INIT}::test_dry_run_writes_nothing",
+    "If there is a run (`run.jsonl`, or `--run`), floors are set": (
         f"{INSPECTS}::test_floors_follow_a_run_that_is_there {INSPECTS}::test_floors_do_not_follow_a_run_in_doubt"
     ),
     "Fill in what only you know": f"{INIT}::test_what_it_writes_works_together",
@@ -39,13 +44,14 @@ PROMISES: dict[str, str] = {
     "| `RETRIEVER` | what `karat run` calls": f"{FILES}::test_the_workflow_asks_the_users_function",
     "| `branches` | the branch": f"{INSPECTS}::test_the_default_branch_is_that_of_the_repository",
     "| `paths` | files whose changes": f"{INSPECTS}::test_paths_name_what_moves_the_result",
-    "A Karat that was installed from a repository": (
+    "If your Karat was installed from a repository": (
         f"{INSPECTS}::test_the_same_karat_is_installed_again "
         f"{FILES}::test_no_file_installs_a_name_from_a_package_index "
         f"{FILES}::test_nothing_is_installed_until_it_is_said_what"
     ),
     "Push to the default branch": f"{FILES}::test_the_workflow_from_main_to_a_pull_request",
     "To block merges": "",
+    "If your workflow already asks the retriever": "",
     "The action installs Karat in its own environment": (
         f"{FILES}::test_the_action_leaves_the_jobs_python_alone "
         f"{FILES}::test_the_action_judges_and_keeps_the_exit_code_for_the_end"
@@ -82,8 +88,10 @@ PROMISES: dict[str, str] = {
         f"{FILES}::test_the_workflow_from_main_to_a_pull_request {FILES}::test_the_first_pull_request_has_no_baseline "
         f"{FILES}::test_a_merge_request_brings_no_baseline_of_its_own {FILES}::test_a_baseline_is_kept_for_90_days"
     ),
-    "No baseline yet: floors are checked": (
-        f"{FILES}::test_the_first_pull_request_has_no_baseline {FILES}::test_the_action_without_a_baseline_yet "
+    "**No baseline yet.**": (
+        f"{FILES}::test_the_first_pull_request_has_no_baseline {FILES}::test_the_action_without_a_baseline_yet"
+    ),
+    "**A failed download.**": (
         f"{FILES}::test_a_baseline_that_cannot_be_fetched_is_no_green_light "
         f"{FILES}::test_a_merge_request_brings_no_baseline_of_its_own"
     ),
@@ -151,7 +159,7 @@ PROMISES: dict[str, str] = {
     "**Forks.** The token": (
         f"{COMMAND}::test_a_fork {COMMAND}::test_a_job_token_prints_the_text {COMMAND}::test_a_wrong_token_is_not_shown"
     ),
-    "**Trouble.**": "",
+    "**Errors.**": "",
     "Busy and broken servers": (
         f"{COMMENTS}::test_a_server_that_stumbles_is_asked_again {COMMENTS}::test_retry_after_is_honoured "
         f"{COMMAND}::test_a_hanging_server_ends_with_one_message"

@@ -17,6 +17,7 @@ import karat
 from karat.data.ids import DocRule
 from karat.data.normal_ids import normal_id
 from karat.errors import KaratError
+from karat.scoring.views import View
 
 Call = Callable[..., tuple[int, str, str]]
 Lists = dict[str, list[tuple[str, float]]]
@@ -354,7 +355,7 @@ def test_case_separator_and_extension_together(tmp_path: Path, karat_command: Ca
     assert found["summary"][0]["mean"] == 1.0
 
 
-def test_an_extension_at_the_end_of_a_chunk_id(tmp_path: Path, karat_command: Call, karat_refuses: Any) -> None:
+def test_an_extension_at_the_end_of_a_chunk_id(tmp_path: Path, karat_command: Call) -> None:
     """`manual-3#s0.md` and `Manual-3#s0`: proposed by `eval` and `gate`, and treated as the same."""
     gold = write_gold(tmp_path / "gold.jsonl", {f"q{n}": {f"Manual-{n}#s0": 1.0} for n in range(40)})
     lists = {f"q{n}": [(f"manual-{n}#s0.md", 1.0), (f"manual-{n}#s1.md", 0.5)] for n in range(40)}
@@ -366,7 +367,7 @@ def test_an_extension_at_the_end_of_a_chunk_id(tmp_path: Path, karat_command: Ca
         assert doubts(karat_command, run, gold, *passing, "--normalize-ids")["summary"][0]["mean"] == 1.0
     assert karat_command("gate", run, "--gold", gold, "--gate", "recall@5 >= 0.5", "--normalize-ids")[0] == 0
     both = write_gold(tmp_path / "both.jsonl", {"q1": {"Manual-1#s0": 2.0, "manual-1#s0.md": 1.0}})
-    assert karat_refuses("eval", run, "--gold", both, "--normalize-ids").code == "ids-collide"
+    assert audit_of(doubts(karat_command, run, both, "--normalize-ids"))["ids_kept_apart"] == 1
 
 
 def test_separators_that_tell_ids_apart_are_kept(
@@ -437,21 +438,38 @@ def test_items_that_are_not_near_are_left_alone(adi: tuple[Lists, Labels], tmp_p
     assert doubts(karat_command, run, write_gold(tmp_path / "gold.jsonl", labels))["doubts"]["near"] is None
 
 
-def test_gold_ids_that_become_one(
-    tmp_path: Path, karat_command: Call, karat_refuses: Callable[..., KaratError]
+@pytest.mark.parametrize(
+    ("hits", "gold", "ranks", "apart"),
+    [
+        (["x.docx", "z", "x.pdf"], ["x.pdf"], [3], 0),  # an equal id counts, not a similar one
+        (["x.docx", "x.pdf"], ["x"], [], 1),  # either could be meant
+        (["z", "x"], ["x.pdf", "x.docx"], [], 2),
+        (["z", "a", "b.md"], ["A", "a", "B"], [2, 3], 1),
+        (["A-1", "a_1"], ["a_1.md"], [2], 0),  # found before `-` and `_` are ignored
+        (["KB/a.md", "KB/b.md"], ["b", "c"], [2], 0),
+        (["Guide.md#P 1", "guide.docx#p1"], ["guide.md#p1"], [1], 0),
+        (["x.pdf#1", "x.docx#1", "KB y.md#1"], ["x", "kby"], [3], 1),  # the gold set names documents
+    ],
+)
+def test_different_ids_of_one_file_never_become_one(
+    hits: list[str], gold: list[str], ranks: list[int], apart: int
 ) -> None:
-    run = write_run(tmp_path / "run.jsonl", {"q1": [("a", 2.0), ("b", 1.0)], "q2": [("a", 1.0)]})
-    same = write_gold(tmp_path / "same.jsonl", {"q1": {"A": 1.0, "a.md": 1.0, "b": 1.0}, "q2": {"a": 1.0}})
-    found = doubts(karat_command, run, same, "-m", "recall@5", "--normalize-ids")
-    counts = {entry["code"]: entry["count"] for entry in found["audit"]}
-    assert counts["ids_joined"] == 2  # A and a.md; A and a
-    assert found["scores"]["q1"]["recall@5"] == 1.0  # two items are left
-    other = write_gold(tmp_path / "other.jsonl", {"q1": {"A": 2.0, "a.md": 1.0}, "q2": {"a": 1.0}})
-    error = karat_refuses("eval", run, "--gold", other, "--normalize-ids")
-    assert (error.code, error.query, error.exit_code) == ("ids-collide", "q1", 2)
-    corpus = lines(tmp_path / "corpus.jsonl", [{"id": "a.md", "text": "x"}, {"id": "A", "text": "y"}])
-    error = karat_refuses("eval", run, "--gold", same, "--normalize-ids", "--corpus", corpus)
-    assert error.code == "ids-collide"
+    result = karat.evaluate({"q": hits}, {"q": gold}, ["recall@9", "mrr"], normalize_ids=True)
+    assert result.means == pytest.approx({"recall@9": len(ranks) / len(gold), "mrr": 1 / ranks[0] if ranks else 0})
+    assert (result.audit["ids_kept_apart"], result.audit["duplicate_hits"]) == (apart, 0)
+    documents = {hit.partition("#")[0] for hit in hits}
+    assert sum(item in {*hits, *documents} for item in result.gold.ids) == len(ranks)  # as the run spells them
+
+
+def test_corpora_and_other_lists_are_found_under_the_ids_of_the_run(tmp_path: Path) -> None:
+    corpus = lines(tmp_path / "corpus.jsonl", [{"id": "a.md", "text": "x"}, {"id": "A.docx", "text": "y"}])
+    run, raw = {"q": ["KB/A.md", "KB/c.md"]}, {"q": ["c", "a", "d"]}
+    gold = {"q": {"a.md": 1, "D": 1}}
+    result = karat.evaluate(run, gold, ["recall@9"], raw=raw, corpus=corpus, normalize_ids=True, analyses=True)
+    assert result.means["recall@9"] == 0.5
+    assert result.measure(["recall@9"], View(lists="raw")).means["recall@9"] == 1
+    assert result.corpus is not None
+    assert result.corpus.ids == ["KB/A.md", "A.docx"]
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,11 @@ def test_check_tells_bare_runs_from_gold(karat_command: Call) -> None:
     assert kinds(karat_command, other) == {other: "gold"}
     _, out, _ = karat_command("check", other, "--json")
     assert [entry["code"] for entry in json.loads(out)[0]["audit"]] == ["either_kind"]
+    ranked = table("ranked.csv", rows(rank=lambda at: at + 1))
+    by_map = ("--map", "gold.chunk_id=chunk_id")
+    for more in ((ranked,), by_map):  # next to a run, or by name
+        _, out, _ = karat_command("check", other, *more, "--json")
+        assert (json.loads(out)[0]["kind"], json.loads(out)[0]["audit"]) == ("gold", [])
 
 
 # Times in rows

@@ -239,6 +239,10 @@ def test_karat_yaml_of_the_folder_holds_and_leads_nowhere_else(root: Path, monke
     tools = Tools(GuardedFolder(root))
     with settings(root, "metrics: {retrieval: {default_k: 3}}\n"):
         assert json.loads(tools.answer("evaluate", {**RUN, "metrics": ["recall"]}))["systems"][0]["k"] == 3
+    told = {**RUN, "metrics": ["mrr"]}
+    before = json.loads(tools.answer("evaluate", told))["systems"]
+    with settings(root, "scores: lower-is-better\n"):
+        assert json.loads(tools.answer("evaluate", told))["systems"] != before
     for text in ("prices: ../outside.jsonl\n", "map: ../outside.jsonl\n"):
         with settings(root, text), pytest.raises(KaratError) as raised:
             tools.answer("evaluate", RUN)

@@ -132,6 +132,29 @@ def test_unknown_fields_are_kept_as_provenance(tmp_path: Path) -> None:
     assert provenance["seed"] == {"values": 2, "first": 1}
 
 
+def test_what_requests_say_is_not_provenance(tmp_path: Path) -> None:
+    """Reports are passed on, so they say of fields that are not settings only how many values there are."""
+    words = "my landlord wants to evict me"
+    records = [
+        {
+            "request": {"id": query, "text": f"{words} {query}", "tenant": "k1"},
+            "retrieval": {"passages": [{"ref": "a"}], "took": 3},
+            "client": f"client {query}",
+            "trace": {"spans": [{"input": words}]},
+            "prompt": words,
+            "embedder": "e5",
+        }
+        for query in ("q1", "q2")
+    ]
+    columns = "query_id=request.id,topk=retrieval.passages,chunk_id=ref"
+    expected = {"client": {"values": 2}, "trace": {"values": 1}, "prompt": {"values": 1}, "embedder": "e5"}
+    for run in (write(tmp_path / "r.jsonl", records), records):
+        assert karat.evaluate(run, GOLD, ["mrr"], columns=columns).provenance == expected
+    plain = [{"query_id": "q1", "topk": ["a"], "request": {"text": words}}]
+    for run in (write(tmp_path / "plain.jsonl", plain), plain):
+        assert karat.evaluate(run, GOLD, ["mrr"]).provenance == {"request": {"values": 1}}
+
+
 @pytest.mark.parametrize("at", [1, 700, 2999], ids=["first block", "a later block", "last line"])
 def test_unknown_fields_that_first_appear_in_the_middle_of_the_file(tmp_path: Path, at: int) -> None:
     records: list[dict[str, Any]] = [

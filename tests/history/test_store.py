@@ -282,6 +282,50 @@ def test_a_trend_passes_over_runs_without_the_metric(store: Store, made_run: Mak
     assert [p.saved_at for p in store.trend("recall@5", limit=2)] == [day(1), day(5)]
 
 
+def test_recent_means_are_those_of_trends(store: Store, filled: list[str], made_run: Maker) -> None:
+    store.save(made_run(90, metrics=("mrr",)), branch="main")
+    asked = [
+        ("recall@5", Filter()),
+        ("mrr", Filter(branch="main")),
+        ("recall@5", Filter(system="nobody")),
+        ("x\0", Filter()),
+    ]
+    for limit in (2, 100):
+        trends = [[point.measure.mean for point in store.trend(name, only, limit=limit)] for name, only in asked[:3]]
+        assert store.recent_means(asked, limit) == [*trends, []]
+    assert store.recent_means([], 3) == []
+
+
+def test_branches_of_several_filters_are_those_of_each(store: Store, filled: list[str]) -> None:
+    several = [
+        Filter(),
+        Filter(system="nobody"),
+        Filter(branch="main"),
+        *(Filter(tag=tag) for tag in store.choices().tags),
+    ]
+    assert store.main_branches(several) == [store.main_branch(only) for only in several]
+
+
+def test_the_version_of_a_run_follows_a_name_that_looks_like_its_id(store: Store, filled: list[str]) -> None:
+    """Someone may give a run the id of another as a tag; it is found by the tag."""
+    one, other = filled[0], filled[1]
+    own, others = store.run_version(one), store.run_version(other)
+    assert own != others
+    store.tag(other, [one])
+    assert store.find(one) == other
+    assert store.run_version(one) == store.run_version(other) != others
+
+
+def test_a_snapshot_does_not_see_what_is_written_meanwhile(place: str, made_run: Maker) -> None:
+    with open_store(place, create=True) as store, open_store(place) as writer:
+        store.save(made_run(1))
+        with store.snapshot():
+            before = store.count()
+            writer.save(made_run(2))
+            assert store.count() == (before if store.postgres else before + 1)  # a folder has no need for it
+        assert store.count() == before + 1
+
+
 def test_a_trend_of_a_segment(store: Store, filled: list[str]) -> None:
     points = store.trend("recall@5", segment=("language", "de"))
     assert [p.queries for p in points] == [10] * 6

@@ -177,6 +177,18 @@ def test_the_command_says_all_of_it(made: Made, karat_command: Command, tmp_path
     assert json.loads(out)["overall"]["sensitivity"] == text["overall"]["sensitivity"]
 
 
+@pytest.mark.parametrize("share", [0.9, 0.99, 1.01])
+def test_the_measured_interval_decides_whether_labels_are_enough(made: Made, share: float) -> None:
+    rate = karat.labels.calibrate(made.judge, made.human, sampling=QUICK).overall.corrected
+    assert rate.low is not None
+    assert rate.high is not None
+    found = karat.labels.calibrate(made.judge, made.human, width=(rate.high - rate.low) * share, sampling=QUICK)
+    if share > 1:
+        assert (found.needed, found.next) == (found.shared, [])
+    else:
+        assert found.needed is None or found.needed > found.shared
+
+
 def test_what_to_label_next(made: Made, karat_command: Command, tmp_path: Path) -> None:
     few = tmp_path / "few.jsonl"
     few.write_text("".join(Path(made.human).read_text().splitlines(keepends=True)[:40]))

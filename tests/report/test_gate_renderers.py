@@ -141,6 +141,16 @@ def test_the_verdict_comes_first_then_one_line_a_gate_and_what_blocks_first(show
     assert len(set(heads.values())) == len(OUTCOMES)
 
 
+def test_hits_that_moved_have_columns_if_both_runs_have_hits(tmp_path: Path) -> None:
+    """A saved baseline has none."""
+    gold, run = {"q": ["a"]}, {"q": ["x", "a"]}
+    karat.evaluate({"q": ["a"]}, gold, ["mrr"]).save(tmp_path / "old.json")
+    for baseline, columns in (({"q": ["a"]}, 5), (tmp_path / "old.json", 3)):
+        found = karat.gate(run, gold, "mrr drop <= 0.1", baseline=baseline, sampling=Sampling(resamples=200))
+        (head,) = [line for line in comment(found).splitlines() if line.startswith("| query |")]
+        assert head.count("|") == columns + 1
+
+
 def test_a_metric_that_the_baseline_lacks_has_a_dash_in_the_breakdown(tmp_path: Path) -> None:
     gold = [{"query_id": f"q{i}", "gold": ["a"], "language": "ab"[i % 2]} for i in range(8)]
     run = {f"q{i}": ["a"] for i in range(8)}

@@ -90,6 +90,24 @@ def test_the_breakdown_of_a_verdict_counts_the_same(baseline: Any) -> None:
     assert {name.strip().replace("\\", ""): count.strip() for name, count in rows} == COUNTS
 
 
+@pytest.mark.parametrize("baseline", [None, RUN])
+def test_stars_are_about_the_metrics_that_a_table_shows(baseline: Any) -> None:
+    """False evidence rests on the few queries without an answer, and has no column."""
+    gold = [
+        {"query_id": f"q{i}", "topic": "odd" if i % 2 else "even"}
+        | ({"gold": ["a"]} if i < 54 else {"no_answer": True})
+        for i in range(60)
+    ]
+    expected = {"even": "27 of 30", "odd": "27 of 30"}
+    gates = ["recall@5 >= 0.1", "mrr >= 0.1", "false_evidence@5 <= 1.0"]
+    text = comment(gate(RUN, gold, gates, baseline=baseline, sampling=FAST))
+    rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith(("| even", "| odd"))]
+    assert {name.strip().replace("\\", ""): count.strip() for name, count in rows} == expected
+    asked = ["recall@5", "mrr", "hit@5", "false_evidence@5"]
+    found = karat.compare(RUN, RUN, gold, asked, segments=["topic"], sampling=FAST)
+    assert counts(tables(section(comparison_report(found), "segments"))[0]) == expected
+
+
 def test_a_curve_that_still_rises_has_no_knee_in_any_table() -> None:
     """Half of the queries of one language find their answer at the last place; the other is done at the first."""
     gold = [{"query_id": f"q{i}", "gold": ["a"], "language": "en" if i % 2 else "pt"} for i in range(80)]

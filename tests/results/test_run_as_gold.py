@@ -97,7 +97,7 @@ def test_what_is_odd_in_the_exact_run_is_counted() -> None:
 
 def test_distances_and_ids_that_are_written_differently() -> None:
     exact = [line("q", {"A.md": 0.1, "B.md": 0.2, "C.md": 0.2, "D.md": 0.9})]
-    run = [line("q", {"a": 0.1, "b": 0.2})]
+    run = [line("q", {"a": 0.1, "b": 0.2, "c": 0.3})]
     means = found(run, exact, ["recall@2", "rbo@2"], 2, scores="lower-is-better", normalize_ids=True)
     assert means["recall@2"] == 1.0
     assert means["rbo@2"] == pytest.approx(1 - 0.09 * 0.5 - 0.81 * 0.5)  # of B and C, the id puts C first

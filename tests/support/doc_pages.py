@@ -290,12 +290,14 @@ def differences(shown: list[str], printed: str) -> list[str]:
 
 
 def masked(line: str) -> str:
-    """A line without what no two machines share.
+    """A line without what no two machines share, such as times, and the length of a comment that has times.
 
     >>> masked("4eced75888   2026-11-17 20:52   bm25 in 2.5 s")
     '##   ##   bm25 in ## s'
     """
-    return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d|\b[0-9a-f]{10}\b|[\d.]+(?= m?s\b)", "##", line.rstrip())
+    return re.sub(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d|\b[0-9a-f]{10}\b|[\d.]+(?= m?s\b)|[\d,]+(?= characters\))", "##", line.rstrip()
+    )
 
 
 def mistyped(block: Block) -> Iterator[str]:

@@ -332,7 +332,8 @@ def _history_file(folder: Path) -> Iterator[Callable[[bytes], None]]:
 
 @contextmanager
 def _catalogue(folder: Path) -> Iterator[Callable[[bytes], None]]:
-    from karat.history.folder import CATALOGUE, FolderStore
+    from karat.history.folder import FolderStore
+    from karat.history.problems import CATALOGUE
 
     def take(data: bytes) -> None:
         with tempfile.TemporaryDirectory(dir=folder) as place:
@@ -422,7 +423,7 @@ def _archives() -> dict[str, bytes]:
 
 
 def _catalogues() -> dict[str, bytes]:
-    from karat.history.folder import CATALOGUE
+    from karat.history.problems import CATALOGUE
 
     with tempfile.TemporaryDirectory() as folder:
         _filled(Path(folder)).close()

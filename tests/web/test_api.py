@@ -160,6 +160,7 @@ def test_what_cannot_be_answered(site: Any, path: str, status: int, said: str) -
     answer = site.get(path)
     assert answer.status == status
     assert said in answer.json["error"]
+    assert (answer.json["code"] is None) == (said == "Not Found")  # no endpoint has this address
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"run": "n0"}', b'{"run": "n0", "kind": "odd"}', b"\xff"])

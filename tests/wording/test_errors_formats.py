@@ -246,7 +246,7 @@ RUN_LOGS: dict[str, Case] = {
     "usage is not a list": line(topk=["a"], usage=5),
     "tokens are negative": line(topk=["a"], usage=[{"prompt_tokens": -5}]),
     "an entity has no id": line(topk=["a"], entities=["a", {}]),
-    "a query occurs twice": run(LINE + LINE),
+    "a query occurs twice": run(LINE + LINE.replace("{", "{ ", 1)),
     "raw lists that are not logged": run(LINE, hits="raw"),
     "half a character": lambda: karat.evaluate([{"query_id": "q1", "system": "\ud800", "topk": ["a"]}], GOLD),
 }

@@ -233,6 +233,9 @@ def test_reasons_of_verdicts(tmp_path: Path) -> None:
             baseline={f"q{i}": ["a", "b"] for i in range(9)},
         ),
         "queries that only one side has": gate(scored(16, 20), None, "hit@1 drop <= 0.1", baseline=scored(8, 10)),
+        "a value of all queries and a change on some": gate(
+            scored(16, 20), None, [Gate(metric="hit@1", threshold=0.5, regression_max=0.1)], baseline=scored(8, 10)
+        ),
     }
     said = []
     for name, found in cases.items():

@@ -95,6 +95,7 @@ LABELS: dict[str, Case] = {
     "a log that another process writes": lambda: (LabelLog("labels.jsonl"), LabelLog("labels.jsonl")),
 }
 
+DISTANCES = [{"query_id": "q1", "topk": [{"chunk_id": f"c{i}", "score": i} for i in range(9)]}]
 QUESTION = {
     "run_type": "retriever",
     "inputs": "who",
@@ -127,6 +128,7 @@ POOLS: dict[str, Case] = {
     "a budget of nothing": pool(budget=0),
     "a metric that does not go by labels": pool(budget=1, metric="latency"),
     "settle and sample": pool(settle=True, sample=1),
+    "a run of distances": lambda: karat.labels.make_pool([DISTANCES], {"q1": ["r"]}),
     "one run to settle": lambda: karat.labels.make_pool([{"q1": ["a"]}], {"q1": ["r"]}, settle=True),
 }
 

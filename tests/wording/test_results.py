@@ -120,7 +120,7 @@ SETTINGS: dict[str, Case] = {
     "an engine that is not one": lambda: find_engine(5),
     "documents by a pattern without a group": evaluate(doc_of="(?:x)"),
     "documents by a pattern that is not one": evaluate(doc_of="("),
-    "two gold ids that are one": evaluate(gold={"q1": {"A.md": 2, "a": 1}}, normalize_ids=True),
+    "two queries that are one": evaluate({"q1": ["a"], "Q1": ["a"]}, normalize_ids=True),
     "scores that mean something else": evaluate(scores="ascending"),
     "segments by a version that nobody says": evaluate(segments=["doc_version"]),
 }

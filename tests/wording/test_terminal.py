@@ -75,6 +75,9 @@ def test_doubts(terminal: Transcript) -> None:
     terminal("eval", "named.jsonl", "other.jsonl", *gold, "-m", "recall@5", *QUICK)
     terminal("eval", "written.jsonl", *gold, "-m", "recall@5", "--normalize-ids", *QUICK)
     terminal("eval", "far.jsonl", *gold, "-m", "recall@5", "--scores", "lower-is-better", *QUICK)
+    run("near.jsonl", lambda n: [{"chunk_id": f"Guide-{n}.md#p{j}", "score": 9 - j} for j in (2, 3, 4)])
+    terminal("eval", "near.jsonl", *gold, "-m", "recall@5", "--scores", "lower-is-better", *QUICK)
+    terminal("gate", "near.jsonl", *gold, "--gate", "recall@5 >= 0.9", "--scores", "lower-is-better", *QUICK)
     rows = [(q, f"Guide-{m}.md#p2") for n, q in enumerate(queries) for m in (n + 9, n, n + 3)]
     file("rows.csv", "query_id,chunk_id\n" + "".join(f"{q},{item}\n" for q, item in rows))
     file("sorted.csv", "query_id,chunk_id\n" + "".join(f"{q},{item}\n" for q, item in sorted(rows)))

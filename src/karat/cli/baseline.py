@@ -39,7 +39,7 @@ from karat.scoring.options import Options
 )
 @click.option("--depth", type=Count(1), default=50, show_default=True, help="Hits per query of a baseline.")
 @click.option("--keep", metavar="FOLDER", help="Save the run logs of the baselines here.")
-@options_of(Options, "missing", "doc_of")
+@options_of(Options, "missing", "doc_of", "scores", "normalize_ids")
 @chunk_options
 @statistics_options
 @json_option
@@ -69,7 +69,7 @@ def command(
     """
     from pathlib import Path
 
-    from karat.cli.scoring import check_outputs, mapped_fields, read_chunks, show
+    from karat.cli.scoring import check_outputs, evaluation_options, mapped_fields, read_chunks, show
     from karat.files.progress import counting
     from karat.report.systems import ladder_report
     from karat.systems.ladder import BASELINES, METRICS, baseline_ladder
@@ -78,6 +78,8 @@ def command(
     if keep is not None:
         Path(keep).mkdir(parents=True, exist_ok=True)
     given = named_options(options)
+    used = evaluation_options(given)
+    given |= {name: used[name] for name in ("scores", "normalize_ids")}
     fields = mapped_fields(given.pop("columns", None))
     chunks = read_chunks(corpus, tokens, overlap, fields)
     found = baseline_ladder(

@@ -29,7 +29,7 @@ from karat.statistics.sampling import Sampling
 @click.option("--width", type=float, default=0.1, show_default=True, help="Target interval width, to plan labels.")
 @click.option("--next", "next_pool", metavar="FILE", help="File for a pool of the pairs to label next.")
 @grade_option
-@options_of(Options, "level", "seed", "doc_of")
+@options_of(Options, "level", "seed", "doc_of", "scores")
 @json_option
 @report_output
 def command(
@@ -53,7 +53,7 @@ def command(
     karat labels calibrate --labels judge.jsonl --human human.jsonl --gold gold.jsonl --run run.jsonl --segment language
     karat labels calibrate --labels judge.jsonl --human human.jsonl --next pool.jsonl -o calibration.json
     """
-    from karat.cli.scoring import check_outputs, show
+    from karat.cli.scoring import check_outputs, meaning_of_scores, show
     from karat.files.atomic_write import check_writable
     from karat.files.progress import working
     from karat.labels.calibration import calibrate, pool_of
@@ -66,6 +66,7 @@ def command(
     if next_pool is not None:
         check_writable(next_pool, inputs)
     options |= {"sampling": Sampling(level=level, seed=seed), "highest": max_grade}
+    options["scores"] = meaning_of_scores(options["scores"])
     with working("calibrating"):
         found = calibrate(judge, human, gold=gold, runs=runs, pool=pool, **options)
     show([found], calibration_report, as_json, outputs)

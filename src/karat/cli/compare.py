@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from karat.options.keywords import EvaluateKeywords
     from karat.report.blocks import Report
     from karat.results.analyses.base import Consumer
+    from karat.results.comparison.compare import Comparison
     from karat.results.result import Result
     from karat.scoring.metrics.base import Metric
 
@@ -94,6 +95,7 @@ def command(
     from karat.report.sections.audit import with_audits
     from karat.results.comparison.compare import compare_need, compare_results
     from karat.results.comparison.overlap import split_overlap
+    from karat.results.comparison.sides import compared_audits
     from karat.results.queries.changed import changes_need
 
     live = take_live(options)
@@ -130,9 +132,12 @@ def command(
 
     def page() -> Report:
         shown = found if segments else compared(segments=sides[0].telling_tags())
-        return with_audits(comparison_report(shown, sides), sides)
+        return with_audits(comparison_report(shown, sides), sides, compared_audits(sides))
 
-    show([found], lambda one: with_audits(comparison_report(one), sides), as_json, outputs, page, sides)
+    def report(one: Comparison) -> Report:
+        return with_audits(comparison_report(one), sides, compared_audits(sides))
+
+    show([found], report, as_json, outputs, page, sides)
     if any(pair.invalid for pair in found.pairs):
         raise SystemExit(2)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -10,6 +11,9 @@ from karat.cli.help import KaratCommand
 from karat.cli.options import options_of
 from karat.cli.say import say
 from karat.scoring.options import Options
+
+if TYPE_CHECKING:
+    from karat.data.hits import ScoreMeaning
 
 
 @click.command("convert", cls=KaratCommand, short_help="Convert a run or a gold set to another format.")
@@ -35,7 +39,7 @@ from karat.scoring.options import Options
 @click.option("--index", metavar="NAME", help="Index of the ratings, for rank-eval.")
 @click.option("--lossy", is_flag=True, help="Write the file even if the format cannot hold everything.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
-@options_of(Options, "columns", "target", "split", "system", "query_from")
+@options_of(Options, "scores", "columns", "target", "split", "system", "query_from")
 def command(
     input: str,
     output: str,
@@ -47,6 +51,7 @@ def command(
     index: str | None,
     lossy: bool,
     as_json: bool,
+    scores: ScoreMeaning | None,
     columns: str | None,
     target: str | None,
     split: str,
@@ -63,14 +68,25 @@ def command(
     karat convert run.jsonl samples.jsonl --to ragas --gold gold.jsonl --corpus corpus.jsonl --lossy
     karat convert gold.jsonl dataset/ --to beir
     """
-    from karat.cli.scoring import mapped_fields, print_json
+    from karat.cli.scoring import mapped_fields, meaning_of_scores, print_json
+    from karat.data.hits import Hits
     from karat.files.progress import working
     from karat.formats.convert import STDOUT, convert
+    from karat.results.doubts import doubt_text
     from karat.results.numbers import counted
+    from karat.scoring.doubts import SeenScores, order_doubts, seen_scores
+    from karat.scoring.judged import Rules
 
     if as_json and output == STDOUT:
         raise click.UsageError("--json prints to standard output, and so does the output -\nhint: name an output file")
-    fields = mapped_fields(columns)
+    fields, scores = mapped_fields(columns), meaning_of_scores(scores)
+    seen = SeenScores()
+
+    def watch() -> Callable[[Hits], None]:
+        nonlocal seen
+        seen = SeenScores()
+        return lambda hits: None if hits.turned is not None else seen.add(seen_scores(hits))
+
     with working(f"converting {input}"):
         made = convert(
             input,
@@ -86,8 +102,11 @@ def command(
             split=split,
             columns=fields,
             query_from=query_from,
+            scores=scores,
             lossy=lossy,
+            watch=watch,
         )
+    made.notes += doubt_text(order_doubts(seen, Rules(scores=scores)))
     if as_json:
         print_json(made)
         return

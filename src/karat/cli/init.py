@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from karat.cli.help import KaratCommand
-from karat.cli.options import options_of
+from karat.cli.options import named_options, options_of
 from karat.cli.say import say, say_text
 from karat.scoring.options import Options
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from karat.gates.repository import RepositoryFiles, Workflow
     from karat.gates.starter import GoldFacts
     from karat.results.result import Result
+    from karat.settings import Config
+
+_SETTINGS = "karat.yaml"
 
 
 @click.command(
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 @click.option("--branch", help="Branch that changes are merged into.  [default: from git, else main]")
 @click.option("--gitlab", is_flag=True, help="Write a GitLab pipeline instead of a GitHub workflow.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written without writing it.")
-@options_of(Options, "columns")
+@options_of(Options, "scores", "normalize_ids", "columns")
 def command(
     folder: str,
     gold: str | None,
@@ -47,16 +50,19 @@ def command(
     gitlab: bool,
     dry_run: bool,
     columns: str | None,
+    **options: Any,
 ) -> None:
     """Write gates that fit the gold set, their schema and a CI workflow into FOLDER. Existing files are kept.
 
-    Without a gold set, a template is written. With a run, floors are set slightly below its scores. Finally, the files
-    are checked as by `karat check`.
+    Without a gold set, a template is written. With a run, floors are set slightly below its scores. --map, --scores and
+    --normalize-ids are written to karat.yaml, so that every command uses them. Finally, the files are checked as by
+    `karat check`.
 
     \b
     karat init
     karat init --retriever my_app:search --install git+https://HOST/OWNER/karat@COMMIT
     karat init --gold data/questions.csv --run run.jsonl
+    karat init --run run.jsonl --scores lower-is-better
     karat init --gitlab --dry-run
     """
     from karat.errors import ConfigError
@@ -75,20 +81,23 @@ def command(
     found = _named(look_around(root), root, gold, run)
     read = _read_gold(root, found, columns)
     facts = gold_facts(read, load_config(root).metrics.retrieval.default_k)
-    measured = _measured(root, found, facts, columns)
+    given = named_options({"columns": columns, **options})
+    measured = _measured(root, found, facts, given)
     if found.gold is not None:
         say(f"found {found.gold}: {facts.described()}", err=True)
     workflow = _workflow(root, found, facts, retriever, install, branch, gitlab)
     for warning in _warnings(root, found, facts, measured):
         say(f"warning: {warning}", err=True)
     done = {}
-    for name, text in _files(found, facts, measured, workflow, columns):
+    for name, text in _files(found, facts, measured, workflow, given):
         done[name] = _put(root / name, text, dry_run)
         say(f"{done[name]} {name}")
     if done[workflow.name] != "kept":
         for line in _to_fill_in(found, facts, workflow, retriever, columns):
             say(f"fill in: {line}", err=True)
-    failed = _check(root, found, columns)
+    for line in _settings_lines(given, load_config(root)) if done.get(_SETTINGS) == "kept" else ():
+        say(f"fill in: {_SETTINGS}: {line}", err=True)
+    failed = _check(root, found, given)
     for line in _next_commands(root, found, facts, workflow, columns):
         say_text(line, err=True)
     if failed:
@@ -122,16 +131,14 @@ def _read_gold(root: Path, found: RepositoryFiles, columns: str | None) -> Gold:
         return read_gold(str(file))
 
 
-def _measured(root: Path, found: RepositoryFiles, facts: GoldFacts, columns: str | None) -> Result | None:
+def _measured(root: Path, found: RepositoryFiles, facts: GoldFacts, given: dict[str, Any]) -> Result | None:
     """Score the run in every metric that gates may use; None without a run of one system."""
-    from karat.cli.options import named_options
     from karat.cli.scoring import score_files
     from karat.gates.starter import starter_metrics
 
     if found.run is None or found.gold is None:
         return None
-    options = named_options({"columns": columns})
-    results = score_files(str(root / found.run), str(root / found.gold), starter_metrics(facts), options)
+    results = score_files(str(root / found.run), str(root / found.gold), starter_metrics(facts), given)
     return results[0] if len(results) == 1 else None
 
 
@@ -180,10 +187,10 @@ def _warnings(root: Path, found: RepositoryFiles, facts: GoldFacts, measured: Re
 
 
 def _files(
-    found: RepositoryFiles, facts: GoldFacts, measured: Result | None, workflow: Workflow, columns: str | None
+    found: RepositoryFiles, facts: GoldFacts, measured: Result | None, workflow: Workflow, given: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """Yield (path in the repository, text) of each file."""
-    from karat.gates.repository import NEW_GOLD, quoted, template
+    from karat.gates.repository import NEW_GOLD, template
     from karat.gates.starter import criteria_text, starter_gates
     from karat.schemas import schema_text
 
@@ -194,8 +201,20 @@ def _files(
     yield (Path(found.criteria).parent / "ship-criteria.schema.json").as_posix(), schema_text("ship-criteria")
     yield gold, template(NEW_GOLD)
     yield workflow.name, workflow.text()
-    if columns is not None:
-        yield "karat.yaml", f"# Names of the fields in your files; every command reads this.\nmap: {quoted(columns)}\n"
+    if given:
+        lines = ["# How your files are read; every command in this folder uses this.", *_settings_lines(given)]
+        yield _SETTINGS, "\n".join(lines) + "\n"
+
+
+def _settings_lines(given: dict[str, Any], known: Config | None = None) -> Iterator[str]:
+    """The given options as lines of karat.yaml, without those that the file has already."""
+    from karat.gates.repository import quoted
+
+    written = {name: "true" if value is True else value for name, value in given.items() if value is not False}
+    for name, value in written.items():
+        field = "map" if name == "columns" else name
+        if known is None or getattr(known, field) in (None, False):
+            yield f"{field}: {quoted(value) if field == 'map' else value}"
 
 
 def _put(file: Path, text: str, dry_run: bool) -> str:
@@ -238,18 +257,22 @@ def _to_fill_in(
         yield f".gitlab-ci.yml: `include: [{{local: {workflow.name}}}]`"
 
 
-def _check(root: Path, found: RepositoryFiles, columns: str | None) -> bool:
+def _check(root: Path, found: RepositoryFiles, given: dict[str, Any]) -> bool:
     """Check the existing files; return whether one cannot be used."""
-    from karat.cli.scoring import mapped_fields, print_reports
+    from karat.cli.scoring import evaluation_options, print_reports
     from karat.gates.repository import NEW_GOLD
     from karat.report.catalogue import checked_report
     from karat.results.check import check_files
+    from karat.scoring.judged import Rules
 
-    files = [str(root / name) for name in (found.gold or NEW_GOLD, found.run) if name and (root / name).exists()]
+    gold = root / (found.gold or NEW_GOLD)
+    files = [str(file) for file in (gold, found.run and root / found.run) if file and file.exists()]
     if not files:
         return False
     say("")
-    checked = check_files(files, None, mapped_fields(columns))
+    asked = evaluation_options(given)
+    rules = Rules(scores=asked["scores"], normalize_ids=asked["normalize_ids"])
+    checked = check_files(files, None, asked["columns"], str(gold) if gold.exists() else None, rules)
     print_reports([checked_report(checked)])
     return any(file.error for file in checked)
 

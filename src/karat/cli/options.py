@@ -142,6 +142,8 @@ def _declared(option: Option, **changes: Any) -> Callable[[F], F]:
     said: dict[str, Any] = {"help": about, "metavar": option.metavar}
     if kind is bool:
         said["is_flag"] = True
+        if option.instead:  # karat.yaml may switch it on
+            flags = [f"{flag}/{flag.replace('--', '--no-', 1)}" for flag in flags]
     elif option.repeats:
         said |= {"multiple": True, "callback": _named_runs if get_origin(kind) is Mapping else None}
     else:

@@ -17,7 +17,11 @@ from karat.scoring.options import Options
 @click.argument("runs", nargs=-1)
 @click.option("--gold", "-g", help="Gold set, or a file of queries without judgements.")
 @click.option("--output", "-o", required=True, metavar="FILE", help="Pool to write, JSONL.")
-@click.option("--traces", metavar="FILE", help="Draw questions from these traces, instead of RUNS.")
+@click.option(
+    "--traces",
+    metavar="FILE",
+    help="Draw questions from these traces, or from a run log with query texts, instead of RUNS.",
+)
 @click.option("--questions", metavar="FILE", help="Questions to write, JSONL: the start of a gold set.")
 @click.option(
     "--max-questions", "size", type=Count(1), metavar="N", help="Number of questions to draw.  [default: 200]"
@@ -43,7 +47,7 @@ from karat.scoring.options import Options
 @click.option("--sample", type=Count(1), metavar="N", help="Only N random pairs.")
 @click.option("--metric", "-m", help="Metric of the comparison.  [default: ndcg@k]")
 @options_of(Options, "seed", help="Seed of the order and the sample.")
-@options_of(Options, "doc_of")
+@options_of(Options, "doc_of", "scores")
 @json_option
 @table_option
 @reading_options
@@ -74,7 +78,7 @@ def command(
     """
     from msgspec.structs import replace
 
-    from karat.cli.scoring import check_lines, check_outputs, mapped_fields, show
+    from karat.cli.scoring import check_lines, check_outputs, mapped_fields, meaning_of_scores, show
     from karat.files.progress import working
     from karat.formats.read import read_run
     from karat.labels.files import read_labels, write_pairs
@@ -90,13 +94,14 @@ def command(
         if written is not None:
             check_lines(written, [*runs, gold, *labelled, options["corpus"], traces])
     options["columns"] = mapped_fields(options["columns"])
+    options["scores"] = meaning_of_scores(options["scores"])
     asked = Options(**{name: options.pop(name) for name in READING})
     drawn = None
     with working("pooling"):
         judged = None if gold is None else read_gold_or_queries(gold, **asked.of_gold)
         if traces is not None:
             drawn, options["corpus"] = _draw(traces, judged, asked, drawing, options)
-            judged, read = drawn.gold(), [read_run(drawn.records())]
+            judged, read = drawn.gold(), [drawn.run()]
         else:
             read = [read_run(run, **asked.of_run) for run in runs]
         assert judged is not None
@@ -138,7 +143,8 @@ def _check_usage(
     if traces is None and not runs:
         raise click.UsageError("Missing argument 'RUNS...'.\nhint: name a run, or use --traces FILE")
     if traces is None and gold is None:
-        raise click.UsageError("Missing option '--gold' / '-g'.")
+        hint = "give a gold set or a file of queries, or draw the questions: --traces RUN --questions questions.jsonl"
+        raise click.UsageError(f"Missing option '--gold' / '-g'.\nhint: {hint}")
 
 
 def _draw(traces: str, gold: Any, asked: Options, drawing: dict[str, Any], options: dict[str, Any]) -> tuple[Any, Any]:

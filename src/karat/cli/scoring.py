@@ -17,6 +17,7 @@ from karat.scoring.options import Options
 
 if TYPE_CHECKING:
     from karat.data.corpus import Corpus
+    from karat.data.hits import ScoreMeaning
     from karat.gates.criteria import Criteria
     from karat.gates.verdict_form import Verdicts
     from karat.history.store import Store
@@ -69,8 +70,16 @@ def evaluation_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
     config = load_config()
     asked: dict[str, Any] = {"k": config.metrics.retrieval.default_k, "prices": config.prices}
+    asked |= {"scores": config.scores, "normalize_ids": config.normalize_ids}
     asked |= {name: value for name, value in options.items() if name in options_in(Options)}
     return asked | {"columns": mapped_fields(asked.get("columns"))}
+
+
+def meaning_of_scores(said: ScoreMeaning | None) -> ScoreMeaning | None:
+    """What scores mean, by the command line, else by karat.yaml."""
+    from karat.settings import load_config
+
+    return said or load_config().scores
 
 
 def gold_once(gold: str | None, options: Mapping[str, Any]) -> Any:

@@ -22,7 +22,7 @@ from karat.scoring.options import Options
 )
 @click.option("--corpus", help="Corpus file or BEIR folder with the texts of hits and negatives.")
 @options_of(Options, "k", default=5, help="Cutoff of nDCG.")
-@options_of(Options, "doc_of")
+@options_of(Options, "doc_of", "scores")
 @statistics_options
 @report_options
 def command(
@@ -48,7 +48,7 @@ def command(
     karat stress run.jsonl --gold gold.jsonl --corpus corpus.jsonl --reranker mine:rerank
     karat stress run.jsonl --gold gold.jsonl --negatives negatives.jsonl --at 1,5 --sample 50
     """
-    from karat.cli.scoring import check_outputs, mapped_fields, show, whole_numbers
+    from karat.cli.scoring import check_outputs, mapped_fields, meaning_of_scores, show, whole_numbers
     from karat.files.progress import working
     from karat.formats.read import read_gold, read_run
     from karat.report.systems import stress_report
@@ -72,6 +72,7 @@ def command(
             k=k,
             hits=given.get("hits"),
             doc_of=asked.doc_of,
+            scores=meaning_of_scores(asked.scores),
             cluster=asked.cluster,
             sampling=asked.intervals,
         )

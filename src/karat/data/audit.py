@@ -20,12 +20,20 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "gold items not found, although a hit has the same id in another spelling",
         "scored as not found; --normalize-ids treats such ids as equal",
     ),
-    "ids_normalized": ("ids of the gold set that normalization changed", "compared in normalized form, as requested"),
+    "ids_normalized": (
+        "ids of the gold set that the run spells differently",
+        "compared in normalized form, as requested",
+    ),
     "near_queries": (
         "queries of the run that the gold set has under another spelling of the id",
         "left out; --normalize-ids treats such ids as equal",
     ),
     "queries_normalized": ("queries whose id the run spells differently", "compared in normalized form, as requested"),
+    "ids_kept_apart": (
+        "ids of the gold set that could stand for several ids, or share one with another id, once normalized",
+        "compared as they are; use one spelling per item",
+    ),
+    # In saved results only: ids are no longer joined.
     "ids_joined": ("ids of the gold set that equal another id once normalized", "treated as one item, as requested"),
     "rising_scores": (
         "queries whose scores increase down the list",
@@ -49,7 +57,7 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     ),
     "either_kind": (
         "rows with a query and an item, but no grade, rank or score",
-        "read as gold; with --gold FILE they are read as a run",
+        "read as gold; if this is a run, check it together with its gold set",
     ),
     "listed_distances": (
         "queries whose hits have a distance and no score",
@@ -59,6 +67,11 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
     "scores_unused": ("queries without scores, although --scores is set", "position in the list decides"),
     "other_times": ("queries whose rows have different latencies", "the first latency counts"),
     "turned_scores": ("queries whose scores are distances", "the lowest score counts as best"),
+    "falling_distances": (
+        "queries whose scores fall down the list, although the lowest counts as best",
+        "ordered by the lowest score, as requested",
+    ),
+    "repeated_lines": ("lines that repeat an earlier line exactly", "counted once"),
     "split_traces": (
         "traces whose spans are too far apart in the file",
         "read as several traces; sort the export by trace, or export whole traces",

@@ -1,25 +1,24 @@
-"""Normalized ids: without differences in case, white space, Unicode form, file extension and common prefix, and where
-no two ids become equal by that, in `-` and `_`."""
+"""Normalized ids: which ids are the same but for case, white space, Unicode form, file extension, `-` and `_`, and a
+prefix that all have. Different ids of one file never become one."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
 from karat.data.audit import Audit
 from karat.data.corpus import Corpus
 from karat.data.gold import FORBIDDEN, HOPS, Gold
-from karat.data.hits import WRITTEN, Hits, Run
+from karat.data.hits import OTHER_LISTS, STEPS, WRITTEN, Hits, Run, Ungrouped
 from karat.data.ids import DocRule, as_list
 from karat.data.packed_ids import pack
-from karat.data.passages.passage import Passage
 from karat.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,8 +35,17 @@ _SEPARATORS = re.compile(r"[\s_-]+")
 _LOOKED = 20_000  # number of ids used to find a common prefix
 
 
+def plain_id(item: str, rule: DocRule) -> str:
+    """An id without differences in case, white space and Unicode form.
+
+    >>> plain_id(" Guides/Leave.MD#P 2", DocRule())
+    'guides/leave.md#p2'
+    """
+    return _plain(item) or item
+
+
 def normal_id(item: str, rule: DocRule) -> str:
-    """One form for all spellings of an id. A file extension may be at the end of the document or of the id.
+    """The plain form without file extensions. A file extension may be at the end of the document or of the id.
 
     >>> normal_id(" Guides/Leave.MD#P 2", DocRule()), normal_id("guides/leave#p2.md", DocRule())
     ('guides/leave#p2', 'guides/leave#p2')
@@ -104,50 +112,50 @@ def _cuts(prefix: str, beyond: str) -> list[str]:
     return ["", *(prefix[:at] for at in range(1, len(prefix) + 1) if at in places)]
 
 
-class IdNormalizer(msgspec.Struct, frozen=True):
-    """The normal form of the ids on both sides, without the prefix that all ids of a side have."""
+class Renaming(msgspec.Struct, frozen=True):
+    """Ids of one file → the ids of the run that they stand for."""
 
     rule: DocRule
-    run_prefix: str = ""
-    gold_prefix: str = ""
+    ids: dict[str, str] = {}
+    docs: dict[str, str] = {}
+    apart: dict[str, str] = {}  # ids that stay as they are → an id that they could stand for, but not clearly
+
+    def of(self, item: str) -> str:
+        """An id of a chunk or document. If only the document is known, its name is changed within the id."""
+        if item in self.ids:
+            return self.ids[item]
+        doc = self.rule.doc(item)
+        return item.replace(doc, self.docs[doc], 1) if doc in self.docs else item
+
+    def of_doc(self, doc: str) -> str:
+        return self.docs.get(doc, doc)
+
+
+class Names(msgspec.Struct, frozen=True):
+    """Ids of the run, followed by those of files that were renamed to them."""
+
+    all: dict[str, None]
+    own: int  # how many are of the run, whose common prefix counts
+
+
+class IdNormalizer(msgspec.Struct, frozen=True):
+    """The ids of a run. Gold set, corpus and other runs are renamed to them, so that reports show ids of the run."""
+
+    rule: DocRule
+    ids: Names
+    docs: Names  # of their documents
     gold: Gold | None = None
     query_prefix: str = ""  # of the run's queries
     queries: dict[str, str] = {}  # normal form → query of the gold set, where only one has it
-    loose: bool = False  # `-`, `_` and white space are the same
-    _known: dict[str, str] = {}
-    _strict: dict[str, str] = {}  # loose form → normal form, of the run's ids
 
     @classmethod
     def of(cls, gold: Gold, run: Run, rule: DocRule) -> IdNormalizer:
-        """With the prefixes that turn most ids of the run's first hits into ids of the gold set; usually none."""
-        ids, names = first_names(run)
-        sides = set(ids), set(gold.ids[:_LOOKED])
-        seen, wanted = ({normal_id(item, rule) for item in side} for side in sides)
-        best, loose = _best_prefixes(seen, wanted), False
-        if _shared(seen, wanted, *best) < len(seen) and can_be_loose(ids, rule) and can_be_loose(gold.ids, rule):
-            joined, others = ({loose_id(item, rule) for item in side} for side in sides)
-            found = _best_prefixes(joined, others)
-            if _shared(joined, others, *found) > _shared(seen, wanted, *best):
-                best, loose = found, True
-        asked = {normal_query(name) for name in names}
+        """Reads the whole run: whether two ids can be the same depends on all others."""
+        ids, docs, names = _names(run, rule)
+        asked = {normal_query(name) for name in names[:_LOOKED]}
         known = {normal_query(name) for name in gold.queries[:_LOOKED]}
         ours, theirs = _best_prefixes(asked, known, one_side=True)
-        return cls(rule, *best, gold, ours, queries_by_form(gold, theirs), loose)
-
-    def of_run(self, item: str) -> str:
-        if item not in self._known:
-            form = self._form(item)
-            if self.loose and self._strict.setdefault(form, normal_id(item, self.rule)) != normal_id(item, self.rule):
-                raise InputError(
-                    "two ids of the run differ only in `-`, `_` or white space",
-                    code="ids-collide",
-                    got=f"{self._strict[form]} and {item}",
-                    hint="rename one of them, or leave out --normalize-ids",
-                )
-            found = form.removeprefix(self.run_prefix)
-            self._known[item] = found
-            self._known.setdefault(found, found)  # ids from a corpus are normalized already
-        return self._known[item]
+        return cls(rule, Names(ids, len(ids)), Names(docs, len(docs)), gold, ours, queries_by_form(gold, theirs))
 
     def of_query(self, name: str) -> str:
         """The query of the gold set for a query of the run."""
@@ -155,11 +163,120 @@ class IdNormalizer(msgspec.Struct, frozen=True):
             return name
         return self.queries.get(normal_query(name).removeprefix(self.query_prefix), name)
 
-    def of_gold(self, item: str) -> str:
-        return self._form(item).removeprefix(self.gold_prefix)
+    def renaming(self, ids: Iterable[str], docs: Iterable[str] = ()) -> Renaming:
+        """`ids`: all ids of another file; `docs`: its documents, beside those in the ids."""
+        found = dict.fromkeys(ids)
+        named = dict.fromkeys([*map(self.rule.doc, found), *docs])
+        pairs, apart = _pairs(found, self.ids, self.rule)
+        of_docs, docs_apart = _pairs(named, self.docs, self.rule)
+        whole = {doc: other for doc, other in docs_apart.items() if doc in found}  # ids that are documents
+        return Renaming(self.rule, pairs, of_docs, whole | apart)
 
-    def _form(self, item: str) -> str:
-        return (loose_id if self.loose else normal_id)(item, self.rule)
+    def adopted(self, run: Run) -> Run:
+        """Another run, under the ids of this one."""
+        ids, docs, _ = _names(run, self.rule)
+        return NormalizedRun(run, self, self._learned(ids, docs))
+
+    def _learned(self, ids: dict[str, None], docs: Iterable[str]) -> Renaming:
+        named = dict.fromkeys([*map(self.rule.doc, ids), *docs])
+        made = Renaming(self.rule)
+        if not (self.ids.all.keys() <= ids.keys() and self.docs.all.keys() <= named.keys()):
+            made = self.renaming(ids, named)
+        self.ids.all.update(dict.fromkeys(map(made.of, ids)))
+        self.docs.all.update(dict.fromkeys(map(made.of_doc, named)))
+        return made
+
+    def adopted_corpus(self, corpus: Corpus) -> Corpus:
+        """A corpus, under the ids of the run."""
+        said = corpus.fields.get("doc_id")
+        docs = [] if said is None else [str(doc) for doc in said if doc is not None]
+        made = self._learned(dict.fromkeys(corpus.ids), docs)
+        fields = dict(corpus.fields)
+        if said is not None:
+            fields["doc_id"] = [None if doc is None else made.of_doc(str(doc)) for doc in said]
+        return replace(corpus, ids=list(map(made.of, corpus.ids)), fields=fields)
+
+    def adopted_gold(self, gold: Gold) -> Gold:
+        """A gold set, under the ids of the run."""
+        fields, equals = dict(gold.fields), gold.equals
+        others = [item for name in ("negatives", FORBIDDEN) for ids in fields.get(name, ()) for item in ids or ()]
+        others += [item for hops in fields.get(HOPS, ()) for hop in hops or () for item in hop]
+        others += [] if equals is None else as_list(equals.ids)
+        docs = [passage.doc for passage in gold.passages if passage is not None and passage.doc is not None]
+        made = self.renaming([*gold.ids, *others], docs)
+        for name in {"negatives", FORBIDDEN} & fields.keys():
+            fields[name] = [ids and [made.of(item) for item in ids] for ids in fields[name]]
+        if HOPS in fields:
+            fields[HOPS] = [hops and [[made.of(item) for item in hop] for hop in hops] for hops in fields[HOPS]]
+        if equals is not None:
+            equals = replace(equals, ids=pack([made.of(item) for item in as_list(equals.ids)]))
+        items, audit = list(map(made.of, gold.ids)), Audit.merged(gold.audit)
+        changed = {old: new for old, new in zip(gold.ids, items, strict=True) if old != new}
+        audit.count("ids_normalized", len(changed), (f"{old} → {new}" for old, new in changed.items()))
+        audit.count("ids_kept_apart", len(made.apart), (f"{item} and {other}" for item, other in made.apart.items()))
+        passages = [p if p is None or p.doc is None else p._replace(doc=made.of_doc(p.doc)) for p in gold.passages]
+        return replace(
+            gold,
+            items=items,
+            audit=audit,
+            fields=fields,
+            passages=passages,
+            equals=equals,
+            located=None,
+            reference=None,
+        )
+
+
+def _pairs(ids: dict[str, None], names: Names, rule: DocRule) -> tuple[dict[str, str], dict[str, str]]:
+    """Ids → the names that they stand for, and ids for which this is not clear → a name that they could be.
+
+    An equal name counts first. Then one that is equal in a normal form, if no other id and no other name has this form:
+    ids that differ within one file are different things.
+
+    >>> _pairs(dict.fromkeys(["X", "y"]), Names(dict.fromkeys(["x.pdf", "y.pdf", "y.docx"]), 3), DocRule())
+    ({'X': 'x.pdf'}, {'y': 'y.pdf'})
+    """
+    found, apart, taken = dict[str, str](), dict[str, str](), set(ids)
+    left = [item for item in ids if item not in names.all]
+    for form in (plain_id, normal_id, loose_id):
+        if not left:
+            break
+        ours = {form(name, rule) for name in islice(names.all, min(names.own, _LOOKED))}
+        name_prefix, id_prefix = _best_prefixes(ours, {form(item, rule) for item in islice(ids, _LOOKED)})
+        forms = {item: form(item, rule).removeprefix(id_prefix) for item in ids}
+        same = Counter(forms.values())
+        known: dict[str, list[str]] = {}
+        for name in names.all:
+            shown = form(name, rule).removeprefix(name_prefix)
+            if shown in same:
+                known.setdefault(shown, []).append(name)
+        for item in left:
+            some = known.get(forms[item], [])
+            if len(some) == same[forms[item]] == 1 and some[0] not in taken:
+                found[item] = some[0]
+                taken.add(some[0])
+            elif some:
+                apart[item] = some[0]
+        left = [item for item in left if item not in found and forms[item] not in known]
+    return found, apart
+
+
+def _names(run: Run, rule: DocRule) -> tuple[dict[str, None], dict[str, None], list[str]]:
+    """The ids of a run's hits in all their lists, their documents, and its queries."""
+    try:
+        return _read_names(run, rule)
+    except Ungrouped:
+        return _read_names(run.grouped(), rule)
+
+
+def _read_names(run: Run, rule: DocRule) -> tuple[dict[str, None], dict[str, None], list[str]]:
+    ids, docs, queries = dict[str, None](), dict[str, None](), list[str]()
+    for hits in run.slices(frozenset(), Audit(), frozenset((*OTHER_LISTS, STEPS))):
+        queries += hits.queries
+        for some in (hits, *hits.others.values()):
+            ids.update(dict.fromkeys(as_list(some.ids)))
+            docs.update(dict.fromkeys([] if some.docs is None else filter(None, as_list(some.docs))))
+    return ids, docs | dict.fromkeys(map(rule.doc, ids)), queries
 
 
 def can_be_loose(ids: Iterable[str], rule: DocRule) -> bool:
@@ -217,82 +334,11 @@ def _shared(seen: set[str], wanted: set[str], run_prefix: str, gold_prefix: str)
     return sum(item.removeprefix(run_prefix) in stripped for item in seen)
 
 
-def first_names(run: Run) -> tuple[list[str], list[str]]:
-    """Ids of the first hits of a run, and of their queries."""
-    found, queries = list[str](), list[str]()
-    for hits in run.slices(frozenset(), Audit()):
-        found += islice(as_list(hits.ids), _LOOKED - len(found))
-        queries += hits.queries
-        if len(found) >= _LOOKED:
-            break
-    return found, queries[:_LOOKED]
-
-
-def normalized_gold(gold: Gold, normal: IdNormalizer) -> Gold:
-    """The gold set under normal ids. Ids that become equal are counted; two grades in one query are an error."""
-    items = [normal.of_gold(item) for item in gold.ids]
-    first: dict[str, str] = {}
-    joined = [(first[new], old) for old, new in zip(gold.ids, items, strict=True) if first.setdefault(new, old) != old]
-    pairs = list(dict.fromkeys(joined))
-    made, audit = _rebuilt(gold, items), Audit.merged(gold.audit)
-    fields = dict(gold.fields)
-    for name in {"negatives", FORBIDDEN} & fields.keys():
-        fields[name] = [ids and [normal.of_gold(item) for item in ids] for ids in fields[name]]
-    if HOPS in fields:
-        named = [hops and [[normal.of_gold(item) for item in hop] for hop in hops] for hops in fields[HOPS]]
-        fields[HOPS] = named
-    changed = len({old for old, new in zip(gold.ids, items, strict=True) if old != new})
-    audit.count("ids_normalized", changed, (f"{a} → {b}" for a, b in zip(gold.ids, items, strict=True) if a != b))
-    audit.count("ids_joined", len(pairs), (f"{one} and {other}" for one, other in pairs))
-    passages = [p if p is None or p.doc is None else p._replace(doc=normal.of_gold(p.doc)) for p in made.passages]
-    equals = made.equals
-    if equals is not None:
-        equals = replace(equals, ids=pack([normal.of_gold(item) for item in as_list(equals.ids)]))
-    return replace(made, audit=audit, fields=fields, passages=passages, equals=equals, reference=None)
-
-
-def _rebuilt(gold: Gold, items: list[str]) -> Gold:
-    """The same gold with other ids, each once per query; passages of one document stay separate."""
-    owners, passages = gold.query_of_item.tolist(), gold.passages or [None] * len(items)
-    first: dict[tuple[int, str, Passage | None], int] = {}
-    for at, key in enumerate(zip(owners, items, passages, strict=True)):
-        other = first.setdefault(key, at)
-        if gold.grades[other] != gold.grades[at]:
-            raise InputError(
-                "two ids with different grades are equal when normalized",
-                code="ids-collide",
-                file=gold.label,
-                query=gold.queries[owners[at]],
-                got=f"{gold.ids[other]} and {gold.ids[at]}",
-                hint="remove one of them, or leave out --normalize-ids",
-            )
-    return replace(gold, items=items).with_items(np.array(list(first.values()), np.int64))
-
-
-def normalized_corpus(corpus: Corpus, normal: IdNormalizer) -> Corpus:
-    """The corpus under normal ids. Two chunks with equal ids are an error: hits could not be distinguished."""
-    first: dict[str, str] = {}
-    ids = [normal.of_run(item) for item in corpus.ids]
-    for old, new in zip(corpus.ids, ids, strict=True):
-        if first.setdefault(new, old) != old:
-            raise InputError(
-                "two ids of the corpus are equal when normalized",
-                code="ids-collide",
-                file=corpus.label,
-                got=f"{first[new]} and {old}",
-                hint="rename one of them, or leave out --normalize-ids",
-            )
-    fields = dict(corpus.fields)
-    if "doc_id" in fields:
-        fields["doc_id"] = [None if doc is None else normal.of_run(str(doc)) for doc in fields["doc_id"]]
-    return replace(corpus, ids=ids, fields=fields)
-
-
 class NormalizedRun(Run):
-    """A run whose hits have normal ids."""
+    """A run with the queries of the gold set, and if it is not the evaluated one, with the ids of that."""
 
-    def __init__(self, run: Run, normal: IdNormalizer) -> None:
-        self._run, self._normal = run, normal
+    def __init__(self, run: Run, normal: IdNormalizer, renaming: Renaming | None = None) -> None:
+        self._run, self._normal, self._renaming = run, normal, renaming
         self.label: str = run.label
         self._asked: dict[tuple[str, str], str] = {}  # (system, query of the gold set) → its spelling in the run
 
@@ -309,11 +355,13 @@ class NormalizedRun(Run):
         return map(self._normalized, self._run.look(system, written, places, columns))
 
     def _normalized(self, hits: Hits) -> Hits:
-        of = self._normal.of_run
         hits = self._with_queries(hits)
-        docs = None if hits.docs is None else [of(doc) if doc else "" for doc in as_list(hits.docs)]
         others = {name: self._normalized(other) for name, other in hits.others.items()}
-        return replace(hits, ids=list(map(of, as_list(hits.ids))), docs=docs, written=None, others=others)
+        made = self._renaming
+        if made is None:
+            return replace(hits, others=others) if others else hits
+        docs = None if hits.docs is None else [made.of_doc(doc) for doc in as_list(hits.docs)]
+        return replace(hits, ids=list(map(made.of, as_list(hits.ids))), docs=docs, written=None, others=others)
 
     def _with_queries(self, hits: Hits) -> Hits:
         """With the query names of the gold set."""
@@ -334,10 +382,10 @@ class NormalizedRun(Run):
         return replace(hits, queries=names, fields={**hits.fields, WRITTEN: [None if a == b else b for a, b in pairs]})
 
     def grouped(self) -> Run:
-        return NormalizedRun(self._run.grouped(), self._normal)
+        return NormalizedRun(self._run.grouped(), self._normal, self._renaming)
 
     def lists(self, name: str) -> Run:
-        return NormalizedRun(self._run.lists(name), self._normal)
+        return NormalizedRun(self._run.lists(name), self._normal, self._renaming)
 
     def provenance(self) -> dict[str, Any]:
         return self._run.provenance()

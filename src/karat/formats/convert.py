@@ -15,7 +15,7 @@ import msgspec
 
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
-from karat.data.hits import Run, Ungrouped
+from karat.data.hits import Hits, Run, ScoreMeaning, Ungrouped
 from karat.errors import ConfigError, InputError, UnknownName
 from karat.files.atomic_write import check_writable, refuse_overwriting, whole_file, whole_folder
 from karat.formats.base import Kind, Source
@@ -56,6 +56,7 @@ _SAMPLES = ("ragas", "deepeval")
 _ENDS = {".parquet": "parquet", ".run": "trec-run", ".trec": "trec-run", ".qrels": "trec-qrels"}
 _OWN: dict[Kind, str] = {"run": "run-log", "gold": "gold"}
 STDOUT = "-"
+_DIFFERS = ", which differs between lines"
 
 
 class Converted(msgspec.Struct):
@@ -86,14 +87,17 @@ def convert(
     split: str = "test",
     columns: FieldMap | None = None,
     query_from: Literal["retriever", "root"] = "retriever",
+    scores: ScoreMeaning | None = None,
     lossy: bool = False,
+    watch: Callable[[], Callable[[Hits], None]] | None = None,
 ) -> Converted:
     """Read `source` and write it to `output` in the format `to`, which by default follows from the output's name.
 
     `kind`: read it as a run or as a gold set. `format`: its format, if it is not recognised. `gold`: the gold set of
     a run: for samples that have both, and for the ids of queries that the run only has as text. `corpus`: texts of
     hits, and the corpus of a BEIR folder. `index`: of the ratings for `_rank_eval`. `query_from`: of traces, the span
-    with the question. `lossy`: accept what the format cannot hold.
+    with the question. `scores`: what the scores of a run mean. `lossy`: accept what the format cannot hold. `watch` is
+    called at the start of each reading of a run, and what it returns gets every slice.
     """
     found = _kind(source, kind, to, format, columns)
     name = _target(to, output, found)
@@ -125,10 +129,10 @@ def convert(
         run.match_texts(texts)
     refuse_unused_fields()
     try:
-        _write_run(_Run(run, made, lossy, texts), output, judged)
+        _write_run(_Run(run, made, lossy, texts, scores, watch), output, judged)
     except Ungrouped:  # nothing of it was kept
         made.queries = made.items = 0
-        _write_run(_Run(run.grouped(), made, lossy, texts), output, judged)
+        _write_run(_Run(run.grouped(), made, lossy, texts, scores, watch), output, judged)
     return made
 
 
@@ -211,13 +215,15 @@ class _Checked:
                 code="lossy",
                 file=self.made.input,
                 query=query,
-                hint=f"--lossy writes the file without; {_without_loss(self.made)} keeps everything",
+                hint=_lossy_hint(self.made, lost),
             )
         self.made.lost += lost
 
 
-def _without_loss(made: Converted) -> str:
-    return f"--to {_OWN['run' if made.kind == 'run' else 'gold']}"
+def _lossy_hint(made: Converted, lost: list[str]) -> str:
+    own = _OWN["run" if made.kind == "run" else "gold"]
+    held = made.format != own and not any(one.endswith(_DIFFERS) for one in lost)
+    return "--lossy writes the file without" + (f"; --to {own} keeps everything named here" if held else "")
 
 
 class _Gold(_Checked):
@@ -300,15 +306,23 @@ def _listed(records: Iterable[Any]) -> Iterator[bytes]:
 class _Run(_Checked):
     """The records of a run, with texts of a corpus where hits have none."""
 
-    def __init__(self, run: Run, made: Converted, lossy: bool, corpus: Corpus | None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        made: Converted,
+        lossy: bool,
+        corpus: Corpus | None,
+        scores: ScoreMeaning | None,
+        watch: Callable[[], Callable[[Hits], None]] | None,
+    ) -> None:
         super().__init__(made, lossy)
-        self.run = run
+        self.run, self._scores, self._watch = run, scores, watch
         texts = () if corpus is None else zip(corpus.ids, corpus.texts, strict=True)
         self._texts: dict[str, str] = dict(texts)
 
     def records(self, format: str) -> Iterator[dict[str, Any]]:
         kept, systems = RUN_HOLDS.get(format), dict[str, None]()
-        for record in run_records(self.run):
+        for record in run_records(self.run, self._scores, None if self._watch is None else self._watch()):
             if kept is not None:
                 self.lose(said_in_run(record) - kept, record["query_id"])
             systems.setdefault(record.get("system", ""))
@@ -320,7 +334,7 @@ class _Run(_Checked):
             self.made.queries += 1
             self.made.items += len(record["topk"])
             yield record
-        self.lose(f"the field {name}, which differs between lines" for name in varied(self.run, systems))
+        self.lose(f"the field {name}{_DIFFERS}" for name in varied(self.run, systems))
 
     def _refuse_systems(self, systems: Mapping[str, None]) -> None:
         raise ConfigError(

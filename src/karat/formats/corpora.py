@@ -11,7 +11,7 @@ from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.hits import Run
 from karat.data.ids import DocRule
-from karat.data.normal_ids import IdNormalizer, normalized_corpus
+from karat.data.normal_ids import IdNormalizer
 from karat.data.passages.resolve import in_corpus
 from karat.errors import InputError, shorten
 from karat.formats.corpus import Chunker, is_text_folder, read_corpus
@@ -85,7 +85,7 @@ class Corpora:
         return self._cuts[chunker]
 
     def _normalized(self, corpus: Corpus) -> Corpus:
-        return corpus if self._normal is None else normalized_corpus(corpus, self._normal)
+        return corpus if self._normal is None else self._normal.adopted_corpus(corpus)
 
 
 def _chunker(said: Any) -> Chunker:

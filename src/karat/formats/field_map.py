@@ -112,9 +112,11 @@ class FieldMap:
     def _of_kind(self, kind: FileKind) -> list[tuple[str, tuple[str, str]]]:
         """(role, entry) for files of a kind: entries for this kind only come first, and lists before their contents."""
         known = {*RECORD[kind], *ENTRY[kind]}
-        own = [(entry[0].removeprefix(f"{kind}."), entry) for entry in self._entries if entry[0].startswith(f"{kind}.")]
-        every = [*own, *((entry[0], entry) for entry in self._entries if entry[0] in known)]
-        return sorted(every, key=lambda pair: pair[0] not in LISTS[kind])
+        own = [entry for entry in self._entries if entry[0].startswith(f"{kind}.")]
+        if kind == "queries":  # queries without gold are often written as those with gold
+            own += [entry for entry in self._entries if entry[0].startswith("gold.")]
+        every = [(entry[0].rpartition(".")[2], entry) for entry in own] + [(entry[0], entry) for entry in self._entries]
+        return sorted((pair for pair in every if pair[0] in known), key=lambda pair: pair[0] not in LISTS[kind])
 
     def fitting(self, kind: FileKind, records: Sequence[Any], *, reads: bool = True) -> RecordMap | None:
         """The entries whose fields these records have; None where they have none of them. `reads`: whether the file is
@@ -127,6 +129,11 @@ class FieldMap:
                 if reads:
                     self._used[kind].add(entry)
         return RecordMap(kind, found) if found else None
+
+    def is_named(self, kind: FileKind, records: Sequence[Any]) -> bool:
+        """Whether an entry for only this kind of file names the items of these records."""
+        own = [path for name, path in self._entries if name in (f"{kind}.chunk_id", f"{kind}.doc_id")]
+        return any(dig(record, path) is not None for record in records for path in own)
 
     def named(self, kind: FileKind, roles: Iterable[str]) -> dict[str, str]:
         """The entries for some fields, for a file whose fields are known only once it is read."""
@@ -189,8 +196,11 @@ class RecordMap:
         return found if isinstance(found, list) else []
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """One record under Karat's names. Other fields stay."""
+        """One record under Karat's names. Other fields stay, but not the objects of a run that the map reaches into:
+        what is left of them is the rest of a request."""
         taken = {path for path in self.roles.values() if path in record}
+        if self.kind == "run":
+            taken |= {name for path in self.roles.values() for name in record if path.startswith(f"{name}.")}
         made = {name: value for name, value in record.items() if name not in taken and name not in self.roles}
         for role, path in self._of_record.items():
             if (value := _as_number(role, dig(record, path))) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -99,8 +99,9 @@ def _opened(value: Any) -> Any:
     return found if isinstance(found, list) else value
 
 
-def suggested_map(kind: FileKind, record: Any) -> str | None:
-    """A map to paste, `query_id=id,topk=results`, guessed from the names and types of a record's fields."""
+def suggested_map(kind: FileKind, record: Any, more: Sequence[Any] = ()) -> str | None:
+    """A map to paste, `query_id=id,topk=results`, guessed from the names and types of a record's fields. `more`: other
+    records of the file, from which an id must differ."""
     if not isinstance(record, Mapping):
         return None
     found: dict[str, str] = {}
@@ -121,6 +122,15 @@ def suggested_map(kind: FileKind, record: Any) -> str | None:
             name = _clearer(fields, taken) or name
         if name is not None and (among is inner or name != listed):
             found[role] = name
+    if _is_scored(inner) and not {"chunk_id", "doc_id"} & {*found, *inner}:
+        entries = [dict(flattened(one)) for one in fields[listed or ""] if isinstance(one, Mapping)]
+        found |= _id_field("chunk_id", entries, {*found.values()})
+    if kind == "queries" and "query" not in found:
+        texts = [name for name, value in fields.items() if is_text(value) and "," not in name]
+        found |= {"query": texts[0]} if len(texts) == 1 else {}
+    if "query_id" not in found and (kind == "queries" or listed is not None):
+        others = (dict(flattened(one)) for one in more if isinstance(one, Mapping))
+        found |= _id_field("query_id", [fields, *others], {*found.values()})
     if kind in ("run", "gold") and "query_id" not in found:
         text = found.pop("query", None) or _named("query", fields, {*found.values()})
         found |= {} if text is None else {"query_id": text}
@@ -139,6 +149,16 @@ def suggested_map(kind: FileKind, record: Any) -> str | None:
         del found["chunk_id"]  # known under that name
     order = [role for role in _NEEDED[kind] if role in found and found[role] != role]
     return ",".join(f"{role}={found[role]}" for role in order) or None
+
+
+def may_be_gold(record: Mapping[str, Any]) -> bool:
+    """Whether a field may say what should be found, by its name.
+
+    >>> may_be_gold({"expected": ["d7"]}), may_be_gold({"right_document": "d7"}), may_be_gold({"topic": "tax"})
+    (True, True, False)
+    """
+    roles = ("gold", "chunk_id", "doc_id", "evidence", "answer", "grade")
+    return any(_named(role, record, set()) or _worded(role, record, set()) for role in roles)
 
 
 def text_field(record: Mapping[str, Any]) -> str | None:
@@ -179,12 +199,44 @@ def _first_list(kind: FileKind, fields: Mapping[str, Any]) -> str | None:
     lists = [name for name, value in fields.items() if isinstance(value, list) and value]
     if kind == "gold":  # what was retrieved is not gold, and texts are evidence
         returned = set(map(_spelling, _USUAL["topk"]))
-        lists = [name for name in lists if _spelling(name) not in returned and not is_text(fields[name][0])]
+        lists = [name for name in lists if _spelling(name.rpartition(".")[2]) not in returned]
+        lists = [name for name in lists if not is_text(fields[name][0]) and not _is_scored(fields[name][0])]
     usual = _named(LISTS[kind][0], {name: fields[name] for name in lists}, set())
     objects = [name for name in lists if isinstance(fields[name][0], Mapping)]
     if kind == "run" and usual is None and objects:
         return objects[0]
     return usual if usual is not None or kind == "run" else next(iter(lists), None)
+
+
+def _is_scored(entry: Any) -> bool:
+    """Whether an entry of a list has a score or a distance, so that it is a hit."""
+    fields = dict(flattened(entry)) if isinstance(entry, Mapping) else {}
+    return (_named("score", fields, set()) or _worded("score", fields, set())) is not None
+
+
+def _id_field(role: str, records: Sequence[Mapping[str, Any]], taken: set[str]) -> dict[str, str]:
+    """The field that most looks like an id: short, and different in nearly all records."""
+    found: list[tuple[int, str]] = []
+    for name in records[0]:
+        values = [one.get(name) for one in records]
+        kinds = [_kind_of_id(value) for value in values]
+        alone = len(values) == 1 and (kinds[0] != 1 or not re.search(r"\d", str(values[0])))
+        if name not in taken and "," not in name and min(kinds) > 0 and not alone:
+            repeated = len(values) - len(set(values))
+            found += [(max(kinds), name)] if repeated <= 0.1 * len(values) else []
+    return {role: min(found, key=lambda one: one[0])[1]} if found else {}
+
+
+def _kind_of_id(value: Any) -> int:
+    """1 for a word, 2 for a few words, 3 for a whole number, 0 if it is no id."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return 3
+    if not isinstance(value, str) or not 0 < len(value.strip()) <= _ID or is_text(value) or _TIME.match(value.strip()):
+        return 0
+    return 2 if " " in value.strip() else 1
+
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d|\d{9,}(?:\.\d+)?$")
 
 
 def _named(role: str, fields: Mapping[str, Any], taken: set[str]) -> str | None:
@@ -224,7 +276,10 @@ def _guess_places(kind: FileKind, fields: Mapping[str, Any], found: dict[str, st
     lacks = [role for role in ("query_id", "chunk_id") if role not in found]
     if not flat or len(texts) < len(lacks) or not (numbers or ordered or len(fields) == 2):
         return
-    found |= dict(zip(lacks, texts, strict=False))
+    guessed = dict(zip(lacks, texts, strict=False))
+    if "chunk_id" in guessed and is_text(fields[guessed["chunk_id"]]):
+        return  # a question, or another text
+    found |= guessed
     if numbers and not ordered:
         whole = str(fields[numbers[0]]).strip() in ("0", "1")
         found["grade" if kind == "gold" else "rank" if whole else "score"] = numbers[0]

@@ -114,6 +114,12 @@ def _first_rows(source: Source) -> list[dict[str, Any]]:
         return []
 
 
+def first_record(source: Source) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """The first record, and some others."""
+    records = sample(source)
+    return records[0] if records else None, records[1:]
+
+
 def first_fields(source: Source) -> dict[str, str]:
     """The fields of a file's first record, each with its value; `results[].doc` is a field of the entries of a list."""
     record: Any = source.first_object
@@ -142,8 +148,8 @@ def _shown(value: Any) -> str:
 
 def suggestion(source: Source, *kinds: FileKind) -> str | None:
     """A map to paste for a file that is not recognised."""
-    first = next(iter(sample(source)), None)
-    maps = {kind: found for kind in kinds if (found := suggested_map(kind, first)) is not None}
+    first, others = first_record(source)
+    maps = {kind: found for kind in kinds if (found := suggested_map(kind, first, others)) is not None}
     names = {kind: {pair.partition("=")[0] for pair in found.split(",")} for kind, found in maps.items()}
     if len(maps) > 1:
         number = {kind: dict(pair.split("=", 1) for pair in found.split(",")) for kind, found in maps.items()}
@@ -183,7 +189,7 @@ def mapped_kind(source: Source, fields: FieldMap) -> tuple[Literal["run", "gold"
         return "run", True  # by fields that only runs have
     if gold is None or not {*_SAYS, "chunk_id", "doc_id", "grade"} & judged:
         return None
-    return "gold", bool({*_SAYS, "grade"} & judged)
+    return "gold", bool({*_SAYS, "grade"} & judged) or fields.is_named("gold", records)
 
 
 def mapped_run(source: Source, fields: RecordMap, options: ReadOptions) -> Run:

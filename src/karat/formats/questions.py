@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from shlex import quote
@@ -15,8 +16,11 @@ from karat.errors import InputError
 from karat.formats.base import Source, SourcePlace
 from karat.formats.beir import folder_of
 from karat.formats.field_map import FieldMap, RecordMap
-from karat.formats.map_guess import text_field
-from karat.formats.mapped import mapped_records, sample
+from karat.formats.gold_records import TARGET_FIELD
+from karat.formats.kinds.table import table_header
+from karat.formats.layout import NAMES, plain_title
+from karat.formats.map_guess import may_be_gold, suggested_map, text_field
+from karat.formats.mapped import first_fields, first_record, mapped_records, sample
 from karat.formats.read import read_gold
 from karat.formats.records import RecordDecoder, decode_record, read_records
 
@@ -51,6 +55,9 @@ def read_questions(
 
 
 _BARE = {"query_id", "query", "_id", "text", "tags", "metadata"}
+_ID = "id"
+_OF_ITEM = ("chunk_id", "doc_id", "grade", "rank")
+_JUDGED = {*_FOUND, "hops", "variant_of", "forbidden", "topk"}.union(*(NAMES[n] for n in _OF_ITEM))
 
 
 def is_bare(
@@ -63,10 +70,29 @@ def is_bare(
 ) -> bool:
     """Whether a file holds queries and no gold."""
     source = Source(Path(path))
+    if source.is_folder:
+        return False
     if columns is not None and _is_mapped_bare(source, columns):
         return True
-    first = None if source.is_folder else source.first_object
-    return first is not None and format is None and target is None and set(first) <= _BARE
+    return format is None and target is None and _is_named_bare(source)
+
+
+def _is_named_bare(source: Source) -> bool:
+    """Whether a file has queries without gold, by the names of its fields. Other fields are tags, unless they may say
+    what should be found."""
+    first: Mapping[str, Any]
+    if source.first_object is not None:
+        if set(source.first_object) <= _BARE:
+            return True
+        said = {name: value for record in sample(source) for name, value in record.items()}
+        first = {name: value for name, value in said.items() if name != _ID or "query" not in said}
+    elif source.is_parquet:
+        first = dict.fromkeys(table_header(source) or (), "")
+    else:
+        first = {plain_title(name): value for name, value in first_fields(source).items()}
+    others = {name: value for name, value in first.items() if name not in _BARE}
+    judged = not _JUDGED.isdisjoint(map(plain_title, first)) or any(map(TARGET_FIELD.fullmatch, others))
+    return "query" in first and not judged and not may_be_gold(others)
 
 
 def _question(gold: Gold, at: int) -> Question:
@@ -82,9 +108,11 @@ def _is_mapped_bare(source: Source, fields: FieldMap) -> bool:
     """Whether a file has queries without gold."""
     records = sample(source)
     found = fields.fitting("queries", records, reads=False)
+    if found is None or not any("query" in found.record(record) for record in records):
+        return False
     gold = fields.fitting("gold", records, reads=False) or RecordMap("gold", {})
     says = {name for record in records for name in gold.record(record)}
-    return found is not None and "query" in says and says.isdisjoint({*_FOUND, "chunk_id", "doc_id"})
+    return says.isdisjoint({*_FOUND, "chunk_id", "doc_id"})
 
 
 def bare_questions(source: Source, fields: FieldMap | None = None) -> list[Question]:
@@ -92,11 +120,11 @@ def bare_questions(source: Source, fields: FieldMap | None = None) -> list[Quest
     source.refuse_nonsense()
     found: dict[str, Question] = {}
     decoder = RecordDecoder(BareQuery)
-    if fields is None:
+    if fields is None and source.first_object is not None and set(source.first_object) <= _BARE:
         records = read_records(source, decoder)
     else:
-        mapped = mapped_records(source, fields, "queries")
-        records = ((decode_record(decoder, r, source.label, n), SourcePlace(source.label, n)) for n, r in mapped)
+        mapped = ((line, _tagged(record)) for line, record in mapped_records(source, fields, "queries"))
+        records = ((decode_record(decoder, r, source.label, n), SourcePlace(source.label, n)) for n, r in mapped if r)
     for record, place in records:
         text = record.query or record.text
         named = record.query_id if record.query_id is not None else record._id
@@ -108,6 +136,27 @@ def bare_questions(source: Source, fields: FieldMap | None = None) -> list[Quest
         tags = record.tags
         found[query] = Question(query, text, tags if isinstance(tags, dict) else {"tags": tags})
     return list(found.values())
+
+
+def _tagged(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record whose other fields are tags; empty for an empty row of a table."""
+    titles = {name: plain_title(name) for name in record}
+    if not {"query_id", "_id"} & record.keys():
+        titles |= {name: "query_id" for name, title in titles.items() if title in (_ID, *NAMES["query_id"][:-1])}
+    made = {titles[name] if titles[name] in _BARE else name: value for name, value in record.items() if _is_said(value)}
+    others = {name: value for name, value in made.items() if name not in _BARE and not isinstance(value, (list, dict))}
+    known = {name: value for name, value in made.items() if name in _BARE}
+    return {**known, "tags": others} if others and "tags" not in known else known
+
+
+def _is_said(value: Any) -> bool:
+    return value is not None and (not isinstance(value, str) or bool(value.strip()))
+
+
+def queries_hint(path: str | PathLike[str]) -> str | None:
+    """What to type for a file of queries without gold whose fields have other names; None if it has no queries."""
+    fields = suggested_map("queries", *first_record(Source(Path(path))))
+    return fields and f"if it has queries without gold: --map {quote(fields)}"
 
 
 def _without_text(place: SourcePlace, query: str, hint: str | None = None) -> InputError:

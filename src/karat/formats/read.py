@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from shlex import quote
@@ -131,7 +132,9 @@ def read_gold(
         from karat.formats.field_map import FieldMap
 
         fields = FieldMap.of(columns, strict=True)
-        if fields is not None and (mapped := gold_by_map(gold, fields, options, format)) is not None:
+        with _about_grades():
+            mapped = None if fields is None else gold_by_map(gold, fields, options, format)
+        if mapped is not None:
             return mapped
     if isinstance(gold, (str, PathLike)):
         source = Source(Path(gold))
@@ -140,10 +143,30 @@ def read_gold(
             raise ConfigError(
                 f"the format {found.name!r} has no target field", code="no-such-option", file=source.label, got=target
             )
-        return _gold_from(source, found, options)
+        with _about_grades():
+            return _gold_from(source, found, options)
     from karat.formats.in_memory import gold_in_memory
 
     return gold_in_memory(gold, options)
+
+
+_GRADE = re.compile(r"(?:.*\.)?grade|gold\[[^\]]*\]")
+_NUMBER = re.compile(r"\s*[-+]?(?:[\d.,]+(?:e[-+]?\d+)?|nan|inf(?:inity)?)\s*", re.I)
+
+
+@contextmanager
+def _about_grades() -> Iterator[None]:
+    """Say how to write grades, if a gold set has words."""
+    try:
+        yield
+    except InputError as error:
+        said = error.got.strip("'\"") if isinstance(error.got, str) else ""
+        if not error.hint and said and _GRADE.fullmatch(error.field or "") and not _NUMBER.fullmatch(said):
+            error.hint = (
+                "grades are numbers: 0 is not relevant, and more is better. Replace each word by a number, such as "
+                f"{shorten(said, 20)!r} by 2; or leave out the grades: then everything that is listed is relevant"
+            )
+        raise
 
 
 def is_run_as_gold(gold: Any) -> bool:
@@ -297,7 +320,8 @@ def _fields_hint(source: Source, *kinds: Kind) -> str | None:
     needed = [_NEEDED[kind] for kind in kinds]
     near = meant(needed, first)
     has = shorten(", ".join(first), 60)
-    return near or f"every line needs query_id and {' or '.join(needed)}; the first has: {has}"
+    said = f"every line needs query_id and {' or '.join(needed)}; the first has: {has}"
+    return near or f"{said}. Map other names with --map: `karat check {quote(source.label)}` lists all fields"
 
 
 def _known(*kinds: Kind) -> str:

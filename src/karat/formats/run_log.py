@@ -7,7 +7,6 @@ from functools import cached_property, partial
 from itertools import pairwise, repeat
 from typing import Any
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -31,11 +30,12 @@ from karat.data.hits import (
 )
 from karat.data.ids import Ints, Seen
 from karat.data.text_index import TextIndex
-from karat.errors import InputError, is_whole, shorten
-from karat.files.decode_errors import DECODE_ERRORS, refusal
+from karat.errors import InputError, is_whole
+from karat.files.decode_errors import refusal
 from karat.formats.ahead import read_ahead
 from karat.formats.base import Source, changed_while_read, source_parts
 from karat.formats.json_lines import LineTable, ListField, ValueKind
+from karat.formats.provenance import shown
 from karat.formats.records import (
     RecordBatch,
     RecordDecoder,
@@ -45,6 +45,7 @@ from karat.formats.records import (
     no_gc,
     read_column_batches,
 )
+from karat.formats.repeated_lines import Repeated, counted_repeats, find_repeats, without_repeats
 from karat.formats.run_parts import Slice, SystemRecords
 from karat.formats.run_records import RunRecord, sized_record, slim_record
 from karat.formats.run_steps import DescribedDecoder, RunDecoder, SizedDecoder, has_steps, join_steps
@@ -86,6 +87,7 @@ class RunLog(Run):
         self._absent: set[str] = set()  # lists that no line has, once one of them was looked up
         self._names: TextIndex | None = None  # the gold set's queries, by text
         self._whole, self._stepped = False, False  # whether to hold all lines, and whether some are single steps
+        self._repeated: Repeated | None = None  # lines to leave out; None: unknown
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         self._noted = {}
@@ -100,6 +102,10 @@ class RunLog(Run):
                 found.add(self._hits)
                 if self._system not in (None, part.system):
                     continue
+                if self._repeated and (kept := without_repeats(part, self._repeated)) is not part:
+                    if kept is None:
+                        continue
+                    part = kept
                 current = slices.get(part.system)
                 if current is None:
                     if not is_whole(part.system):
@@ -179,7 +185,7 @@ class RunLog(Run):
             yield current.hits()
 
     def parts(self, least: int) -> list[Run] | None:
-        if not isinstance(self._records, Source) or self._system is not None or self._whole:
+        if not isinstance(self._records, Source) or self._system is not None or self._whole or self._repeated:
             return None
         if self._names is not None and "query_id" not in (self._records.first_object or {}):
             return None  # every part would need the texts of all queries
@@ -205,6 +211,7 @@ class RunLog(Run):
             raise NoLists(name)
         other = self._like(self._records, name, needed=False)
         other._absent, other._names, other._whole = self._absent, self._names, self._whole
+        other._repeated = self._repeated
         return other
 
     def match_queries(self, gold: Gold) -> None:
@@ -212,12 +219,17 @@ class RunLog(Run):
         self._names = TextIndex(lambda: zip(texts, gold.queries, strict=False), lambda: gold.index)
 
     def grouped(self) -> Run:
-        """The same run, with all lines held in memory: the steps of a query are not together."""
-        if not self._stepped:
-            return self
+        """The same run, without lines that repeat others; or with all lines held in memory, where the steps of a query
+        are not together."""
         other = self._like(self._records, self._hits, needed=self._needed)
-        other._names, other._whole = self._names, True
+        other._names, other._whole = self._names, self._stepped
+        if not self._stepped:
+            other._repeated = self._find_repeats(self._records)
         return other
+
+    def _find_repeats(self, records: Any) -> Repeated:
+        parts = self._listed(self._watched(self._parts(frozenset(), frozenset())))
+        return find_repeats((part for part in parts if self._system in (None, part.system)), records)
 
     def _joined(
         self, parts: Iterator[SystemRecords], columns: frozenset[str], lists: frozenset[str]
@@ -242,12 +254,7 @@ class RunLog(Run):
         were read, where those are not the final ones."""
         lists = {} if self._hits == "topk" else {"hits": self._hits}
         return {
-            system: {
-                name: _writable(values[0] if len(values) == 1 else {"values": len(values), "first": values[0]})
-                for name, values in sorted(fields.items())
-                if values
-            }
-            | lists
+            system: {name: shown(name, values) for name, values in sorted(fields.items()) if values} | lists
             for system, fields in self._noted.items()
         }
 
@@ -336,29 +343,14 @@ class RunLog(Run):
 
     def _once(self, hits: Hits, seen: dict[str, Seen]) -> Hits:
         """The same, if none of its queries came before."""
+        first = hits.system not in seen
         if seen.setdefault(hits.system, Seen()).add_texts(hits.queries):
-            if self._stepped and not self._whole:
-                raise Ungrouped
-            self._refuse_repeat(hits.system)
+            if self._whole or not (self._stepped or isinstance(self._records, Source)):
+                self._find_repeats(None)  # raises
+            raise Ungrouped
+        if first and self._repeated:
+            return replace(hits, counted=counted_repeats(hits.system, self._repeated))
         return hits
-
-    def _refuse_repeat(self, system: str) -> None:
-        """Raise for a query that appears twice: read again from the start to say which and where."""
-        seen: dict[str, int | None] = {}
-        for part in self._listed(self._watched(self._parts(frozenset(), frozenset()))):
-            if part.system != system:
-                continue
-            for query, line in zip(part.queries, part.lines, strict=True):
-                if query in seen:
-                    raise InputError(
-                        f"system {shorten(system, 40)!r} already has this query (line {seen[query]})",
-                        code="duplicate-query",
-                        file=self.label,
-                        line=line,
-                        query=query,
-                        hint="use one line per query and system: remove one, or give the second run another system",
-                    )
-                seen[query] = line
 
     def _note_provenance(self, part: SystemRecords) -> None:
         noted = self._noted.setdefault(part.system, {})
@@ -399,15 +391,6 @@ def _says(record: Any, hits: str, column: str) -> bool:
 def _has_steps(record: Any) -> bool:
     """Whether a record in memory has several searches, or is one of them."""
     return isinstance(record, dict) and not {STEPS, "step"}.isdisjoint(record)
-
-
-def _writable(value: Any) -> Any:
-    """A value that can be written: objects that only exist in memory are kept as text."""
-    try:
-        msgspec.json.encode(value)
-    except (TypeError, *DECODE_ERRORS):
-        return shorten(value)
-    return value
 
 
 def _note(noted: list[Any], values: Iterable[Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +10,17 @@ import msgspec
 import numpy as np
 
 from karat.data.audit import Audit
-from karat.data.hits import OPTIONAL_COLUMNS, OTHER_LISTS, OTHER_TIMES, STEPS, WRITTEN, Hits, Run, step_lists
+from karat.data.hits import (
+    OPTIONAL_COLUMNS,
+    OTHER_LISTS,
+    OTHER_TIMES,
+    STEPS,
+    WRITTEN,
+    Hits,
+    Run,
+    ScoreMeaning,
+    step_lists,
+)
 from karat.data.ids import as_list
 from karat.data.text_index import normal_text
 from karat.errors import InputError, shorten
@@ -45,8 +55,24 @@ RUN_HOLDS: dict[str, frozenset[str]] = {
 _TAG = "run"  # of a run without a name, in a TREC file
 
 
-def run_records(run: Run) -> Iterator[Record]:
-    """Every query of a run, as a record of a run log. May raise Ungrouped."""
+def run_records(
+    run: Run, scores: ScoreMeaning | None = None, watch: Callable[[Hits], None] | None = None
+) -> Iterator[Record]:
+    """Every query of a run, as a record of a run log. May raise Ungrouped.
+
+    `scores`: what its scores mean; `watch` gets every slice of a run that is not made of traces."""
+    records = _records(run, watch)
+    yield from records if scores is None else (_meant(record, scores) for record in records)
+
+
+def _meant(record: Record, scores: ScoreMeaning) -> Record:
+    """A record that says what its scores mean."""
+    if scores != "as-listed":
+        return {**record, "score_order": scores}
+    return {**record, "topk": [{**hit, "rank": rank} for rank, hit in enumerate(record["topk"], 1)]}
+
+
+def _records(run: Run, watch: Callable[[Hits], None] | None) -> Iterator[Record]:
     from karat.formats.traces.run import TraceRun
 
     if isinstance(run, TraceRun):
@@ -55,6 +81,8 @@ def run_records(run: Run) -> Iterator[Record]:
     steps = [step_lists(at + 1) for at in range(_most_steps(run))]
     wanted = OPTIONAL_COLUMNS | {"latency"} | ({STEPS} if steps else set())
     for hits in run.slices(wanted, Audit(), frozenset({*OTHER_LISTS, *steps})):
+        if watch is not None:
+            watch(hits)
         others = {name: dict(zip(other.queries, _lists(other), strict=True)) for name, other in hits.others.items()}
         searches = [others.pop(name, {}) for name in steps]
         stages = {stage: ms.tolist() for stage, ms in hits.latency.items()}

@@ -48,8 +48,8 @@ class Gate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
     """One gate. It needs a metric (or a name that is a metric) and at least one of threshold, max, regression_max and
     regression_max_share."""
 
-    name: str | None = None
-    metric: str | None = None
+    name: str | None = None  # shown in verdicts; default: the metric
+    metric: str | None = None  # such as recall@5; default: the name
     threshold: float | None = None  # the value must reach it
     max: float | None = None  # the value must not exceed it (latency, redundancy)
     regression_max: float | None = None  # it may not get worse than the baseline by more than this
@@ -90,7 +90,7 @@ class Gate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaul
 class CriteriaFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    gates: list[Gate]
+    gates: list[Gate]  # each is judged on its own; the worst outcome decides
     anchor: str | None = None  # for every gate with regression_max and no anchor of its own
     max_missing: float = 0.1  # share of the gold set's queries that may be missing from a run
 
@@ -98,7 +98,7 @@ class CriteriaFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class Criteria(msgspec.Struct, frozen=True):
     """Gates and where they are defined."""
 
-    gates: list[Gate]
+    gates: list[Gate]  # each is judged on its own; the worst outcome decides
     max_missing: float = 0.1
     file: str | None = None
     lines: tuple[int, ...] = ()  # of each gate in the file

@@ -120,16 +120,26 @@ def failing_level(fails: Sequence[Callable[[float], bool]], level: float) -> flo
 
 
 def floor_reason(
-    metric: Metric, unit: str, value: float, limits: Limits, line: float, is_max: bool, on: str, ruling: Ruling
+    metric: Metric,
+    unit: str,
+    value: float,
+    limits: Limits,
+    line: float,
+    is_max: bool,
+    on: str,
+    ruling: Ruling,
+    queries: int | None = None,
 ) -> str:
-    """Explain a floor: `recall@5 is 87.1% (83.2% to 90.4%); at least 85.0% is required.`"""
+    """Explain a floor: `recall@5 is 87.1% (83.2% to 90.4%); at least 85.0% is required.` `queries`: how many it is of,
+    if the comparison is of others."""
     low, high = limits
     near = (high if is_max else low) if on == "bound" else value
     digits = max(digits_apart(v, line, unit) for v in (value, near) if v is not None)
     line_text = amount(line, unit, digits)
     wanted = f"at most {line_text} is allowed" if is_max else f"at least {line_text} is required"
     between = "" if low is None or high is None else f" ({amount(low, unit, digits)} to {amount(high, unit, digits)})"
-    said = f"{metric} is {amount(value, unit, digits)}{between}; {wanted}."
+    of = "" if queries is None else f" on all {counted(queries)}"
+    said = f"{metric} is {amount(value, unit, digits)}{between}{of}; {wanted}."
     few = low is None or high is None
     if on == "mean":
         why = "too few queries that differ for an interval" if few else "the interval includes the limit"
@@ -141,13 +151,23 @@ def floor_reason(
 
 
 def regression_reason(
-    metric: Metric, unit: str, change: Difference, limit: Limit, on: str, ruling: Ruling, other: str | None = None
+    metric: Metric,
+    unit: str,
+    change: Difference,
+    limit: Limit,
+    on: str,
+    ruling: Ruling,
+    other: str | None = None,
+    *,
+    shared: bool = False,
 ) -> str:
-    """Explain a change: `recall@5 dropped from 87% to 81% (−6 pp, limit −3): …`; `other`: not the usual baseline."""
+    """Explain a change: `recall@5 dropped from 87% to 81% (−6 pp, limit −3): …`; `other`: not the usual baseline;
+    `shared`: it is measured on fewer queries than the candidate's value."""
     assert change.delta is not None
     assert change.baseline is not None
     assert change.candidate is not None
     against = "" if other is None else f" compared with {other}"
+    against += f" on the {counted(change.n)} that both have" if shared else ""
     falls = change.delta < 0
     worse = falls == (metric.direction == "higher")
     if abs(change.delta) < 1e-12:

@@ -141,8 +141,7 @@ class GateJudge(msgspec.Struct):
         if gate.threshold is not None or gate.max is not None:
             parts.append(self._floor(gate, at, levels["floor"]))
         if gate.compares:
-            sides = [self.baseline, self.anchors.get(gate.anchor or "")]
-            parts += [self._regression(gate, at, levels["regression"], side) for side in sides if side is not None]
+            parts += [self._regression(gate, at, levels["regression"], side) for side in self._sides(gate)]
             if self.baseline is None:
                 parts.append(_NOT_CHECKED)
         return parts
@@ -161,11 +160,20 @@ class GateJudge(msgspec.Struct):
         estimate = GatedValue(sign * value, turned, _count(scores, metric))
         rule = rules.floor_on_bound if gate.on == "bound" else rules.floor_on_mean
         ruling = rule(estimate, sign * line, levels)
-        limits = self._limits(metric, at, self.level)
-        reason = rules.floor_reason(
-            metric, self._unit(metric), value, limits, line, gate.max is not None, gate.on, ruling
-        )
+        limits, is_max = self._limits(metric, at, self.level), gate.max is not None
+        queries = estimate.n if self._compares_fewer(gate, at, estimate.n) else None
+        reason = rules.floor_reason(metric, self._unit(metric), value, limits, line, is_max, gate.on, ruling, queries)
         return Condition("floor", ruling.outcome, reason, ruling.certain, ruling.needed)
+
+    def _compares_fewer(self, gate: Gate, at: Ints, queries: int) -> bool:
+        """Whether a baseline lacks some of these queries."""
+        sides = [side for side in self._sides(gate) if self._shared(side, at)]
+        return any(self._difference(side, gate.parsed, at, self.level).n != queries for side in sides)
+
+    def _sides(self, gate: Gate) -> list[Baseline]:
+        """What a gate compares with."""
+        sides = [self.baseline, self.anchors.get(gate.anchor or "")] if gate.compares else []
+        return [side for side in sides if side is not None]
 
     def _regression(self, gate: Gate, at: Ints, levels: ConfidenceLevels, side: Baseline) -> Condition:
         metric = gate.parsed
@@ -194,7 +202,10 @@ class GateJudge(msgspec.Struct):
             ruling = rule(GatedValue(sign * shown.delta, limits, shown.n, alike, certain), most, levels)
         other = None if side is self.baseline else side.name
         limit = Limit(most, gate.regression_max_share)
-        reason = rules.regression_reason(metric, self._unit(metric), shown, limit, gate.on, ruling, other)
+        shared = shown.n != _count(self._scores(metric).select(at), metric)
+        reason = rules.regression_reason(
+            metric, self._unit(metric), shown, limit, gate.on, ruling, other, shared=shared
+        )
         return Condition("regression", ruling.outcome, reason, ruling.certain, ruling.needed, side.name, shown)
 
     def _limits(self, metric: Metric, at: Ints, level: float) -> Limits:

@@ -170,13 +170,13 @@ class Changes(ABC):
         with self.transaction() as connection:
             [(total,)] = connection.execute("SELECT count(*) FROM runs WHERE deleted_at IS NOT NULL").fetchall()
             statement = (
-                "SELECT id, saved_at, head, deleted_at FROM runs WHERE deleted_at IS NOT NULL "
+                f"SELECT {sql.DESCRIBED}, deleted_at FROM runs WHERE deleted_at IS NOT NULL "
                 "ORDER BY deleted_at DESC, id DESC LIMIT ? OFFSET ?"
             )
             found = connection.execute(statement, (min(max(limit, 1), _MOST), max(offset, 0))).fetchall()
-            rows = sql.described(connection, [row[:3] for row in found])
+            rows = sql.described(connection, [row[:-1] for row in found])
             by = sql.deleted_by(connection, [row.id for row in rows])
-        times = [row[3] for row in found]
+        times = [row[-1] for row in found]
         return [
             DeletedRun(row, at, by.get(row.id), written(datetime.fromisoformat(at) + timedelta(days=DAYS)))
             for row, at in zip(rows, times, strict=True)

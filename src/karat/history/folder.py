@@ -14,11 +14,11 @@ from pathlib import Path
 from karat.files.atomic_write import umask
 from karat.files.safe_parquet import GONE, ParquetSource, UnreadableParquet
 from karat.history.catalogue import Catalogue, hint_for
+from karat.history.problems import CATALOGUE
 from karat.history.statements import CURRENT, Connection
 from karat.history.store import Store, StoreError, gone, short
 from karat.results.kept_run import DOCUMENT
 
-CATALOGUE = "history.db"
 _ABANDONED = 3600.0  # seconds until a file without a row can be removed
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

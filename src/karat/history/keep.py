@@ -17,6 +17,7 @@ from karat.history.rows import Judgement
 from karat.history.store import Store
 from karat.report.blocks import Section
 from karat.report.build import full_sections
+from karat.report.histogram import distributed, with_distribution
 from karat.report.sweep import sweep_blocks
 from karat.results.analyses.base import Lacking, Setup
 from karat.results.evaluate import panel_need
@@ -58,8 +59,13 @@ def keep_result(result: Result, *, worst: int = WORST) -> KeptRun:
 
 
 def made_sections(result: Result) -> list[Any]:
-    """The report of a run, without sections made from separately kept data."""
-    return [_plain(section) for section in full_sections(result, without=_APART)]
+    """The report of a run with histograms, without sections made from separately kept data."""
+    return [_plain(section) for section in _sections(result, without=_APART)]
+
+
+def _sections(result: Result, without: Sequence[str]) -> list[Section]:
+    shown = distributed(result.metrics)
+    return with_distribution(full_sections(result, without=without), shown, result.values)
 
 
 def keep_need(setup: Setup) -> Need:
@@ -117,7 +123,7 @@ def kept_sections(store: Store, run_id: str) -> list[Section]:
     read = [_typed(section, Section) for section in document.sections]
     sections = [section for section in read if section is not None]
     if not sections or len(sections) < len(read):
-        return full_sections(restored(store.kept(run_id)), without=("triage",))
+        return _sections(restored(store.kept(run_id)), without=("triage",))
     sweep = _typed(document.sweep, Sweep)
     if sweep is not None:
         scores = [i for i, section in enumerate(sections, 1) if section.name in _BEFORE_OVER_K]
@@ -142,9 +148,9 @@ def _sweep(result: Result) -> Any:
 
 
 def _typed(value: Any, kind: type[_S]) -> _S | None:
-    """Converts through JSON, whose keys are texts; None if there is nothing, or it has another format."""
+    """Converts from JSON, whose keys are texts; None if there is nothing, or it has another format."""
     try:
-        return None if value is None else msgspec.json.decode(msgspec.json.encode(value), type=kind)
+        return None if value is None else msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError:
         return None  # from another version; the scores do not depend on it
 

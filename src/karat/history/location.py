@@ -7,15 +7,16 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from karat.errors import ConfigError, InputError
-from karat.history.folder import CATALOGUE, FolderStore
-from karat.history.keep import keep_result
-from karat.history.postgres import PostgresStore, is_postgres
-from karat.history.store import Store
-from karat.results.result import Result
+from karat.history.problems import CATALOGUE
 from karat.results.saved import is_reference
 from karat.settings import trusted_store
+
+if TYPE_CHECKING:  # loaded where they are used: most commands only ask whether a run is a file
+    from karat.history.store import Store
+    from karat.results.result import Result
 
 FOLDER = ".karat"
 VARIABLE = "KARAT_STORE"
@@ -25,7 +26,13 @@ DESK = "desk"
 def open_store(where: str | None = None, *, create: bool = False) -> Store:
     """Opens a history. `where`: a folder or a PostgreSQL URL. `create`: creates a missing folder."""
     place = _place(where)
-    return PostgresStore(place) if isinstance(place, str) else FolderStore(place, create=create)
+    if isinstance(place, str):
+        from karat.history.postgres import PostgresStore
+
+        return PostgresStore(place)
+    from karat.history.folder import FolderStore
+
+    return FolderStore(place, create=create)
 
 
 def desk_of(where: str | None = None) -> Path | None:
@@ -43,6 +50,8 @@ def save_result(
     author: str | None = None,
 ) -> str:
     """Saves a result in a history, as `karat eval --save` does; returns the id of the run."""
+    from karat.history.keep import keep_result
+
     with open_store(where, create=True) as store:
         return store.save(keep_result(result), branch=branch, author=author, tags=tags).id
 
@@ -68,6 +77,8 @@ def _place(where: str | None) -> str | Path:
     """A PostgreSQL URL, or a folder."""
     place = where or os.environ.get(VARIABLE) or trusted_store()
     if place:
+        from karat.history.postgres import is_postgres
+
         return place if is_postgres(place) else _folder(place)
     here = Path.cwd()
     found = (folder / FOLDER for folder in (here, *here.parents) if (folder / FOLDER / CATALOGUE).is_file())

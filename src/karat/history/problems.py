@@ -1,4 +1,4 @@
-"""What can be wrong with a history, and with what it is asked."""
+"""Names in a history, and what can be wrong with it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 from karat.errors import ConfigError, UnknownName
 
+CATALOGUE = "history.db"  # of a history in a folder
 LATEST = "latest"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 

@@ -61,19 +61,10 @@ def trend_blocks(
     metric: str, points: Sequence[TrendPoint], segment: str | None = None, lines: Lines = "system"
 ) -> list[Block]:
     """A chart, and a table of the same numbers."""
+    blocks = trend_picture(metric, points, segment, lines)
     if not points:
-        return [Text(f"No run has {metric}{f' for the segment {segment}' if segment else ''}.")]
-    parsed = parse_metric(metric)
-    found = [point.measure for point in points]
-    blocks: list[Block] = [trend_chart(metric, points, lines)] if len(points) > 1 else []
-    several = len({m.definition for m in found}) > 1
-    if several:
-        blocks.append(
-            Text(f"The definition or settings of {metric} differ between runs: see the last column.", "warning")
-        )
-    on_several = several_gold_sets(points)
-    if on_several:
-        blocks.append(Text(gold_set_note(points), "warning"))
+        return blocks
+    parsed, several, on_several = parse_metric(metric), several_definitions(points), several_gold_sets(points)
     titles = ("saved (UTC)", "run", "system", "branch", "code", titled(metric, parsed.unit), "queries")
     more = (*on_several * ("gold set",), *several * ("definition",))
     columns = [Column(title) for title in (*titles, *more)]
@@ -92,6 +83,22 @@ def trend_blocks(
         for p in points
     ]
     return [*blocks, Table(columns, rows)]
+
+
+def trend_picture(
+    metric: str, points: Sequence[TrendPoint], segment: str | None = None, lines: Lines = "system"
+) -> list[Block]:
+    """A chart, and what keeps its points from being compared."""
+    if not points:
+        return [Text(f"No run has {metric}{f' for the segment {segment}' if segment else ''}.")]
+    blocks: list[Block] = [trend_chart(metric, points, lines)] if len(points) > 1 else []
+    if several_definitions(points):
+        blocks.append(
+            Text(f"The definition or settings of {metric} differ between runs: see the last column.", "warning")
+        )
+    if several_gold_sets(points):
+        blocks.append(Text(gold_set_note(points), "warning"))
+    return blocks
 
 
 def trend_chart(metric: str, points: Sequence[TrendPoint], lines: Lines = "system") -> Chart:
@@ -225,6 +232,10 @@ def brief_gold_set(dataset: Dataset) -> str:
 
 def other_gold(one: TrendPoint, another: TrendPoint) -> bool:
     return _identity(one.dataset) != _identity(another.dataset)
+
+
+def several_definitions(points: Sequence[TrendPoint]) -> bool:
+    return len({point.measure.definition for point in points}) > 1
 
 
 def several_gold_sets(points: Sequence[TrendPoint]) -> bool:

@@ -86,9 +86,9 @@ def save_rule(store: Store, rule: RetentionRule) -> None:
 def preview(store: Store, rule: RetentionRule, shown: int = 20) -> Preview:
     with store.transaction() as connection:
         ids = _beyond(connection, rule)
-        marks = ", ".join("?" * len(ids[:shown]))
-        statement = f"SELECT id, saved_at, head FROM runs WHERE id IN ({marks}) ORDER BY saved_at, id"
-        found = connection.execute(statement, ids[:shown]).fetchall() if ids else []
+        which, values = sql.among(connection, ids[:shown])
+        statement = f"SELECT {sql.DESCRIBED} FROM runs WHERE id {which} ORDER BY saved_at, id"
+        found = connection.execute(statement, values).fetchall() if ids else []
         [(runs,)] = connection.execute(f"SELECT count(*) FROM runs WHERE {sql.LIVE}").fetchall()
         return Preview(rule, int(runs), len(ids), sql.described(connection, found))
 

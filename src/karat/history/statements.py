@@ -25,6 +25,7 @@ from karat.history.rows import (
 
 _CURSOR = re.compile(r"(?P<time>[0-9T:.Z-]{1,40})~(?P<id>[0-9a-f]{64})")
 _METRICS: msgspec.json.Decoder[dict[str, Measure]] = msgspec.json.Decoder(dict[str, Measure])
+DESCRIBED = "id, saved_at, head, title, note"  # columns of a run in a list
 LIVE = "deleted_at IS NULL"  # condition for runs that were not deleted
 _AT_ONCE = 500  # ids in a statement
 _HEAD: msgspec.json.Decoder[RunHead] = msgspec.json.Decoder(RunHead)
@@ -135,6 +136,14 @@ class Connection(Protocol):
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows: ...
 
 
+def among(connection: Connection, ids: Sequence[str]) -> tuple[str, list[Any]]:
+    """What follows a column that has one of these ids, and the values. PostgreSQL takes them as one text: the driver
+    would need longer to write two hundred placeholders than the server to find the rows."""
+    if getattr(connection, "splits_texts", False):
+        return "= ANY(string_to_array(?, ' '))", [" ".join(ids)]
+    return f"IN ({', '.join('?' * len(ids))})", list(ids)
+
+
 def add_run(connection: Connection, run_id: str, head: RunHead, saved_at: str) -> bool:
     """Adds a run; returns whether it is new."""
     dataset = dataset_name(head.dataset, head.gold)
@@ -190,9 +199,9 @@ def deleted_by(connection: Connection, ids: Sequence[str]) -> dict[str, str]:
     """Who deleted each of these runs last."""
     if not ids:
         return {}
-    marks = ", ".join("?" * len(ids))
-    statement = f"SELECT target, who FROM audit WHERE action = 'delete' AND target IN ({marks}) ORDER BY at, id"
-    return dict(connection.execute(statement, ids).fetchall())
+    which, values = among(connection, ids)
+    statement = f"SELECT target, who FROM audit WHERE action = 'delete' AND target {which} ORDER BY at, id"
+    return dict(connection.execute(statement, values).fetchall())
 
 
 def remove_tag(connection: Connection, run_id: str, tag: str) -> bool:
@@ -247,21 +256,46 @@ def select_newest(connection: Connection, only: Filter, limit: int) -> tuple[lis
     if not _storable(values):
         return [], 0
     place = "row_number() OVER (PARTITION BY dataset, system, branch ORDER BY saved_at DESC, id DESC)"
-    ranked = f"SELECT id, saved_at, head, {place} AS place FROM runs WHERE {' AND '.join(conditions)}"
+    ranked = f"SELECT {DESCRIBED}, {place} AS place FROM runs WHERE {' AND '.join(conditions)}"
     newest = f"FROM ({ranked}) AS ranked WHERE place = 1"
     total = connection.execute(f"SELECT count(*) {newest}", values).fetchall()[0][0]
-    statement = f"SELECT id, saved_at, head {newest} ORDER BY saved_at DESC, id DESC LIMIT ?"
+    statement = f"SELECT {DESCRIBED} {newest} ORDER BY saved_at DESC, id DESC LIMIT ?"
     return connection.execute(statement, [*values, limit]).fetchall(), int(total)
 
 
-def has_branch(connection: Connection, only: Filter, branch: str, *, others: bool = False) -> bool:
-    """Whether there are runs of a branch; or of others, or without one."""
-    conditions, values = conditions_of(only)
-    if not _storable(values):
-        return False
-    conditions.append("(branch <> ? OR branch IS NULL)" if others else "branch = ?")
-    statement = f"SELECT 1 FROM runs WHERE {' AND '.join(conditions)} LIMIT 1"
-    return bool(connection.execute(statement, [*values, branch]).fetchall())
+def have_branch(connection: Connection, several: Sequence[Filter], branch: str) -> list[tuple[bool, bool]]:
+    """For each filter, whether there are runs of a branch; and of others, or without one."""
+    parts, values = [], list[Any]()
+    for i, only in enumerate(several):
+        conditions, own = conditions_of(only)
+        if not _storable(own):
+            continue
+        of = f"EXISTS (SELECT 1 FROM runs WHERE {' AND '.join(conditions)} AND"
+        parts.append(f"SELECT {i}, {of} branch = ?), {of} (branch <> ? OR branch IS NULL))")
+        values += [*own, branch, *own, branch]
+    found = [(False, False)] * len(several)
+    for i, this, others in connection.execute(" UNION ALL ".join(parts), values).fetchall() if parts else ():
+        found[i] = (bool(this), bool(others))
+    return found
+
+
+def recent_means(connection: Connection, several: Sequence[tuple[str, Filter]], limit: int) -> list[list[float]]:
+    """For each metric and filter, its values in the newest runs that have one, oldest first."""
+    parts, values = [], list[Any]()
+    for i, (metric, only) in enumerate(several):
+        conditions, own = conditions_of(only)
+        if _storable([metric, *own]):
+            parts.append(
+                f"SELECT * FROM (SELECT {i} AS place, saved_at, id, mean FROM runs JOIN means ON run_id = id "
+                f"WHERE metric = ? AND mean IS NOT NULL AND {' AND '.join(conditions)} "
+                f"ORDER BY saved_at DESC, id DESC LIMIT {limit:d}) AS newest{i}"
+            )
+            values += [metric, *own]
+    found: list[list[float]] = [[] for _ in several]
+    statement = f"{' UNION ALL '.join(parts)} ORDER BY 1, 2, 3"
+    for i, _, _, mean in connection.execute(statement, values).fetchall() if parts else ():
+        found[i].append(mean)
+    return found
 
 
 def runs_by_branch(connection: Connection, only: Filter) -> list[tuple[str | None, int]]:
@@ -303,35 +337,44 @@ def conditions_of(only: Filter) -> tuple[list[str], list[Any]]:
 def tags_of(connection: Connection, ids: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     if ids:
-        statement = f"SELECT tag, run_id FROM tags WHERE run_id IN ({', '.join('?' * len(ids))}) ORDER BY tag"
-        for tag, run_id in connection.execute(statement, ids).fetchall():
+        which, values = among(connection, ids)
+        statement = f"SELECT tag, run_id FROM tags WHERE run_id {which} ORDER BY tag"
+        for tag, run_id in connection.execute(statement, values).fetchall():
             found.setdefault(run_id, []).append(tag)
     return found
 
 
-def run_version(connection: Connection, run_id: str) -> str:
-    """Everything about a run that can change, and all pins; its id covers the rest."""
-    columns = "saved_at, head, title, note, deleted_at"
-    saved = connection.execute(f"SELECT {columns} FROM runs WHERE id = ?", (run_id,)).fetchall()
-    judged = "SELECT judged_at, digest FROM verdicts WHERE run_id = ? ORDER BY judged_at, digest"
-    told = connection.execute(judged, (run_id,)).fetchall()
-    pins = [(pin.name, pin.kind, pin.run_id) for pin in all_pins(connection)]
-    parts = connection.execute("SELECT count(*) FROM hits WHERE run_id = ?", (run_id,)).fetchall()[0][0]
-    return repr((run_id, [*map(tuple, saved)], [*map(tuple, told)], tags_of(connection, [run_id]), pins, parts))
+def version_of(run_id: str) -> tuple[str, list[str]]:
+    """A statement for everything about a run that can change, all pins, and runs with its id as a tag. The id covers
+    the rest. One statement, because it is asked before a page of a run is shown again."""
+    statement = (
+        "SELECT 0, saved_at, head, title, note, deleted_at FROM runs WHERE id = ? "
+        "UNION ALL SELECT 1, judged_at, digest, NULL, NULL, NULL FROM verdicts WHERE run_id = ? "
+        "UNION ALL SELECT 2, tag, NULL, NULL, NULL, NULL FROM tags WHERE run_id = ? "
+        "UNION ALL SELECT 3, name, kind, run_id, NULL, NULL FROM pins "
+        "UNION ALL SELECT 4, CAST(count(*) AS TEXT), NULL, NULL, NULL, NULL FROM hits WHERE run_id = ? "
+        "UNION ALL SELECT 5, run_id, NULL, NULL, NULL, NULL FROM tags WHERE tag BETWEEN ? AND ? "
+        "ORDER BY 1, 2, 3"
+    )
+    return statement, [run_id] * 6
+
+
+def is_unambiguous(run_id: str, version: Sequence[Any]) -> bool:
+    """Whether the run is there, and its id is not also the name of a pin or tag, which may be of another run."""
+    named = any(kind == 5 or (kind == 3 and name == run_id) for kind, name, *_ in version)
+    return not named and any(kind == 0 and row[-1] is None for kind, *row in version)
 
 
 def described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:
-    """Completes rows with data of other tables, with one query per table."""
+    """Completes rows (`DESCRIBED`) with data of other tables, with one query per table."""
     ids = [row[0] for row in found]
     if not ids:
         return []
-    marks, tags = ", ".join("?" * len(ids)), tags_of(connection, ids)
-    statement = f"SELECT run_id, metrics FROM measures WHERE segment = '' AND value = '' AND run_id IN ({marks})"
-    measures = dict(connection.execute(statement, ids).fetchall())
-    statement = f"SELECT run_id, outcome FROM verdicts WHERE run_id IN ({marks}) ORDER BY judged_at"
-    outcomes = dict(connection.execute(statement, ids).fetchall())
-    statement = f"SELECT id, title, note FROM runs WHERE id IN ({marks})"
-    words = {row[0]: (row[1], row[2]) for row in connection.execute(statement, ids).fetchall()}
+    tags, (which, values) = tags_of(connection, ids), among(connection, ids)
+    statement = f"SELECT run_id, metrics FROM measures WHERE segment = '' AND value = '' AND run_id {which}"
+    measures = dict(connection.execute(statement, values).fetchall())
+    statement = f"SELECT run_id, outcome FROM verdicts WHERE run_id {which} ORDER BY judged_at"
+    outcomes = dict(connection.execute(statement, values).fetchall())
     pins = all_pins(connection)
     return [
         RunRow(
@@ -344,10 +387,10 @@ def described(connection: Connection, found: Sequence[Any]) -> list[RunRow]:
                 measures.get(run_id, "")
             ),  # every run has some, otherwise the catalogue is damaged
             outcome=outcomes.get(run_id),
-            title=words[run_id][0],
-            note=words[run_id][1],
+            title=title,
+            note=note,
         )
-        for run_id, saved_at, head in found
+        for run_id, saved_at, head, title, note in found
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 import time
@@ -48,7 +49,7 @@ from karat.results.kept_run import KeptRun, RunDocument, read_document, read_kep
 
 _T = TypeVar("_T")
 _ATTEMPTS = 10  # for a transaction that collides with others
-_ID = re.compile(r"[0-9a-f]{4,64}")
+_ID, _WHOLE_ID = re.compile(r"[0-9a-f]{4,64}"), re.compile(r"[0-9a-f]{64}")
 _PAGE, _MOST = 50, 500
 _NEWEST = Sort()
 _DEFAULT_BRANCHES = ("main", "master", "trunk")
@@ -72,6 +73,10 @@ class Store(Changes):
     @abstractmethod
     def transaction(self, *, write: bool = False) -> AbstractContextManager[Connection]:
         """A transaction on one consistent snapshot; writers wait for other writers."""
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """All reads inside see the same state, if that saves time: a server is asked once to begin and to end."""
+        return nullcontext()
 
     @abstractmethod
     def state(self) -> str:
@@ -177,32 +182,40 @@ class Store(Changes):
     def _find(self, connection: Connection, reference: str) -> str:
         if not is_storable(reference):
             raise NotThere("run in the history", reference, (), hint="`karat history list` shows all runs")
-        pins, order = sql.all_pins(connection), "ORDER BY saved_at DESC, id DESC LIMIT 1"
+        order = "ORDER BY saved_at DESC, id DESC LIMIT 1"
         if reference == LATEST:
             ids = connection.execute(f"SELECT id FROM runs WHERE {sql.LIVE} {order}").fetchall()
-        elif found := [(pin.run_id,) for pin in pins if pin.name == reference]:
-            ids = found
         else:
             # A range, because PostgreSQL's plan for any value of `tag = ?` reads all runs if one tag is frequent.
             tagged = f"SELECT id FROM runs JOIN tags ON run_id = id WHERE tag BETWEEN ? AND ? AND {sql.LIVE} {order}"
-            ids = connection.execute(tagged, (reference, reference)).fetchall()
-        if not ids and _ID.fullmatch(reference):
             near = f"SELECT id FROM runs WHERE id >= ? AND id < ? AND {sql.LIVE} ORDER BY id LIMIT 4"
-            ids = connection.execute(near, (reference, reference + "g")).fetchall()
+            statement = (
+                f"SELECT 0, run_id FROM pins WHERE name = ? UNION ALL SELECT 1, id FROM ({tagged}) AS tagged "
+                f"UNION ALL SELECT 2, id FROM ({near}) AS near"
+            )
+            ends = (reference, reference + "g") if _ID.fullmatch(reference) else ("", "")
+            found = connection.execute(statement, (reference, reference, reference, *ends)).fetchall()
+            first = min((kind for kind, _ in found), default=None)
+            ids = sorted((run_id,) for kind, run_id in found if kind == first)
         if len(ids) > 1:
             shown = ", ".join(short(row[0], 16) for row in ids[:3])
             raise ConfigError(
                 f"several runs begin with {reference}: {shown} …", code="ambiguous-run", hint="write more of the id"
             )
         if not ids:
-            names = [pin.name for pin in pins]
+            names = [pin.name for pin in sql.all_pins(connection)]
             raise NotThere("run in the history", reference, names, hint="`karat history list` shows all runs")
         return str(ids[0][0])
 
     def run_version(self, reference: str) -> str:
         """A value that changes with every write about the run of a reference, and with every pin."""
-        with self.transaction() as connection:
-            return sql.run_version(connection, self._find(connection, reference))
+        run_id = reference
+        found = self._rows(*sql.version_of(run_id)) if _WHOLE_ID.fullmatch(run_id) else []
+        if not sql.is_unambiguous(run_id, found):
+            with self.transaction() as connection:
+                run_id = self._find(connection, reference)
+                found = connection.execute(*sql.version_of(run_id)).fetchall()
+        return hashlib.sha256(repr((run_id, [*map(tuple, found)])).encode()).hexdigest()
 
     def runs(
         self, only: Filter | None = None, *, limit: int = _PAGE, after: str | None = None, sort: Sort = _NEWEST
@@ -221,7 +234,7 @@ class Store(Changes):
 
     def row(self, run_id: str) -> RunRow:
         with self.transaction() as connection:
-            statement = f"SELECT id, saved_at, head FROM runs WHERE id = ? AND {sql.LIVE}"
+            statement = f"SELECT {sql.DESCRIBED} FROM runs WHERE id = ? AND {sql.LIVE}"
             found = connection.execute(statement, (run_id,)).fetchall()
             if not found:
                 raise gone(run_id)
@@ -275,30 +288,42 @@ class Store(Changes):
         """The runs that have gate verdicts."""
         if not run_ids:
             return set()
-        statement = f"SELECT DISTINCT run_id FROM verdicts WHERE run_id IN ({', '.join('?' * len(run_ids))})"
-        return {row[0] for row in self._rows(statement, run_ids)}
+        with self.transaction() as connection:
+            which, values = sql.among(connection, run_ids)
+            found = connection.execute(f"SELECT DISTINCT run_id FROM verdicts WHERE run_id {which}", values)
+            return {row[0] for row in found.fetchall()}
 
     def choices(self) -> Choices:
         with self.transaction() as connection:
             not_deleted = "run_id NOT IN (SELECT id FROM runs WHERE deleted_at IS NOT NULL)"
-            return Choices(
-                systems=distinct(connection, "system", "runs", sql.LIVE),
-                branches=distinct(connection, "branch", "runs", sql.LIVE),
-                tags=distinct(connection, "tag", "tags", not_deleted),
-                datasets=distinct(connection, "dataset", "runs", sql.LIVE),
-                authors=distinct(connection, "author", "runs", sql.LIVE),
-                metrics=distinct(connection, "metric", "means"),
-            )
+            of_runs = [(column, "runs", sql.LIVE) for column in ("system", "branch", "dataset", "author")]
+            found = distinct(connection, [*of_runs, ("tag", "tags", not_deleted), ("metric", "means", "TRUE")])
+        systems, branches, datasets, authors, tags, metrics = found
+        return Choices(systems, branches, tags, datasets, authors, metrics)
 
     def main_branch(self, only: Filter | None = None) -> str | None:
         """The branch for a trend of these runs: the usual default branch, or the one with the most runs. None if there
         is only one, or if most runs have no branch."""
+        return self.main_branches([only or Filter()])[0]
+
+    def main_branches(self, several: Sequence[Filter]) -> list[str | None]:
+        """`main_branch` of each filter."""
+        found: dict[int, str | None] = {}
         with self.transaction() as connection:
             for usual in _DEFAULT_BRANCHES:  # without counting
-                if sql.has_branch(connection, only or Filter(), usual):
-                    return usual if sql.has_branch(connection, only or Filter(), usual, others=True) else None
-            names = [branch for branch, _ in sql.runs_by_branch(connection, only or Filter())]
-        return names[0] if len(names) > 1 else None
+                left = [i for i in range(len(several)) if i not in found]
+                told = sql.have_branch(connection, [several[i] for i in left], usual)
+                found |= {i: usual if others else None for i, (this, others) in zip(left, told, strict=True) if this}
+            for i, only in enumerate(several):
+                if i not in found:
+                    names = [branch for branch, _ in sql.runs_by_branch(connection, only)]
+                    found[i] = names[0] if len(names) > 1 else None
+        return [found[i] for i in range(len(several))]
+
+    def recent_means(self, several: Sequence[tuple[str, Filter]], limit: int) -> list[list[float]]:
+        """For each metric and filter, its means in the newest runs, oldest first; skips runs that do not have it."""
+        with self.transaction() as connection:
+            return sql.recent_means(connection, several, min(max(limit, 1), _MOST))
 
     def count(self, only: Filter | None = None) -> int:
         with self.transaction() as connection:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from karat import __version__
 from karat.data.attributes import segment_members, segment_title
 from karat.data.gold import Gold
+from karat.data.hits import ScoreMeaning
 from karat.errors import ConfigError, InputError
 from karat.formats.read import read_gold
 from karat.labels.agreement import ONE_QUERY, settle
@@ -50,6 +51,7 @@ from karat.labels.labelled_gold import (
 from karat.results.analyses.bounds import BoundsAnalysis
 from karat.results.analyses.bounds import Kind as Reading
 from karat.results.corrected import BY_STRATA, BY_WEIGHTS, judge_strata, judged_pairs
+from karat.results.doubts import refuse_doubtful_order
 from karat.results.evaluate import evaluate_all
 from karat.results.result import Result
 from karat.results.summary import FEW, number
@@ -61,6 +63,7 @@ from karat.statistics.calibration import (
     CalibratedValue,
     JudgedPairs,
     Strata,
+    expected_width,
     labels_for_width,
     no_strata,
     post_stratified,
@@ -123,13 +126,15 @@ def calibrate(
     sampling: Sampling | None = None,
     doc_of: str = "#",
     highest: float = HIGHEST,
+    scores: ScoreMeaning | None = None,
 ) -> Calibration:
     """Compare judge labels with human labels for some of the same pairs.
 
     Both are files, what `judge_pool` returned, or lists of labels: `{query_id, chunk_id, grade, annotator}`.
     `gold` with `segments`: also by segments of the queries; `runs` (with `gold`) or `pool`: also by system. Runs get
     precision@k and RBP as if humans had labelled all of their hits. `rel`: lowest grade that counts as relevant
-    (default: any above 0); `width`: target width of the interval of the corrected share.
+    (default: any above 0); `width`: target width of the interval of the corrected share; `scores`: what the scores of
+    runs mean.
     """
     if not 0 < width < 1:
         raise ConfigError("the target width must be between 0 and 1", got=width, expected="such as 0.1")
@@ -154,8 +159,8 @@ def calibrate(
     _refuse_one_answer(pairs, judge)
     overall = _rates("all pairs", "", pairs)
     read = None if gold is None else read_gold(gold)
-    measured = [] if read is None else _measured(runs, read, settled, pairs, k, doc_of)
-    needed, next_ = _plan(pairs, width)
+    measured = [] if read is None else _measured(runs, read, settled, pairs, k, doc_of, scores)
+    needed, next_ = _plan(pairs, width, overall)
     return Calibration(
         karat=__version__,
         judge=judge,
@@ -252,7 +257,13 @@ def _by_system(measured: list[Result], pool: list[PoolEntry], pairs: _Pairs, k: 
 
 
 def _measured(
-    runs: Sequence[Any], gold: Gold, settled: list[Label], pairs: _Pairs, k: int, doc_of: str
+    runs: Sequence[Any],
+    gold: Gold,
+    settled: list[Label],
+    pairs: _Pairs,
+    k: int,
+    doc_of: str,
+    scores: ScoreMeaning | None,
 ) -> list[Result]:
     labelling = Labelling(
         judge=pairs.judge,
@@ -261,7 +272,7 @@ def _measured(
         with_judge=partial(with_labels, labels=settled, doc_of=doc_of),
     )
     level = "" if pairs.rel is None else f"(rel={pairs.rel:g})"
-    return [
+    found = [
         result
         for run in runs
         for result in evaluate_all(
@@ -272,9 +283,13 @@ def _measured(
             labelling=labelling,
             sampling=pairs.sampling,
             doc_of=doc_of,
+            scores=scores,
             consumers=[BoundsAnalysis().need, lambda setup: Need(lists=k)],
         ).values()
     ]
+    for result in found:
+        refuse_doubtful_order(result.doubts, result.run)
+    return found
 
 
 def _metrics(result: Result) -> list[CorrectedMetric]:
@@ -298,14 +313,23 @@ def _metrics(result: Result) -> list[CorrectedMetric]:
     ]
 
 
-def _plan(pairs: _Pairs, width: float) -> tuple[int | None, list[NextPair]]:
-    """How many labels in total, and which pairs next: those of the strata that help most, in random order."""
+def _plan(pairs: _Pairs, width: float, overall: JudgeRates) -> tuple[int | None, list[NextPair]]:
+    """How many labels in total, and which pairs next: those of the strata that help most, in random order.
+
+    The measured interval decides whether there are enough. It may be wider or narrower than the plan expects, so the
+    plan aims at the wanted width in the same proportion.
+    """
+    low, high = overall.corrected.low, overall.corrected.high
+    measured = None if low is None or high is None else high - low
+    if measured is not None and measured <= width:
+        return overall.labelled, []
     strata, judged = pairs.strata, pairs.judged
     at = strata.place[judged.grade]
     level = pairs.sampling.level
     error = standard_error(np.where(np.isnan(judged.people), strata.expected[at], judged.people), judged.unit, level)
-    wanted = labels_for_width(strata, width, error, level)
-    if wanted is None:
+    aim = width if measured is None else width * expected_width(strata, error, level) / measured
+    wanted = labels_for_width(strata, aim, error, level)
+    if wanted is None or wanted.sum() <= strata.labels.sum():  # all pairs have labels
         return None, []
     left: list[list[Named]] = [[] for _ in strata.pairs]
     for pair, stratum in sorted(zip(pairs.judge, at.tolist(), strict=True)):

@@ -19,7 +19,7 @@ from karat.data.gold_builder import GoldBuilder
 from karat.data.ids import DocRule
 from karat.errors import ConfigError, InputError, NoOverlap, shorten
 from karat.formats.base import Source, SourcePlace
-from karat.formats.questions import bare_questions, is_bare
+from karat.formats.questions import bare_questions, is_bare, queries_hint
 from karat.formats.read import is_run_as_gold, read_gold
 from karat.labels.agreement import settle
 from karat.labels.calibration_file import is_calibration, known_judge, read_calibration
@@ -45,8 +45,15 @@ _SETTLE = (
 def read_gold_or_queries(gold: Any, **options: Any) -> Gold:
     """Read a gold set, or a file of plain queries as a gold set without judgements."""
     of_file = {name: value for name, value in options.items() if name not in ("depth", "rules")}
-    if not isinstance(gold, (str, PathLike)) or is_run_as_gold(gold) or not is_bare(gold, **of_file):
+    if not isinstance(gold, (str, PathLike)) or is_run_as_gold(gold):
         return read_gold(gold, **options)
+    if not is_bare(gold, **of_file):
+        try:
+            return read_gold(gold, **options)
+        except InputError as error:
+            if error.code in ("unrecognised", "missing-column", "missing-field", "nothing-to-find"):
+                error.hint = "\n      ".join(filter(None, (error.hint, queries_hint(gold))))
+            raise
     source = Source(Path(gold))
     builder = GoldBuilder(source.label)
     for question in bare_questions(source, options.get("columns")):

@@ -14,6 +14,7 @@ from karat import __version__
 from karat.data.attributes import language_of
 from karat.data.corpus import Corpus
 from karat.data.gold import Dataset, Gold
+from karat.data.hits import ScoreMeaning
 from karat.data.ids import DocRule
 from karat.data.saved import SavedObject
 from karat.errors import ConfigError, InputError
@@ -25,6 +26,7 @@ from karat.labels.labelled_gold import read_gold_or_queries
 from karat.labels.next_labels import Settling, find_next
 from karat.labels.production import QuestionSample
 from karat.matching.near_duplicates import near_duplicates
+from karat.results.doubts import refuse_doubtful_order
 from karat.results.evaluate import evaluate_all
 from karat.results.queries.shown import Texts
 from karat.results.result import Result
@@ -91,8 +93,10 @@ def make_pool(
     sample: int | None = None,
     seed: int = 0,
     doc_of: str = "#",
+    scores: ScoreMeaning | None = None,
 ) -> Pool:
-    """Pool pairs of a query and an unjudged hit among the first k of any run.
+    """Pool pairs of a query and an unjudged hit among the first k of any run. A run whose scores look like distances is
+    refused, unless `scores` says what they mean.
 
     - `only_differences`: only pairs that can change the comparison of the runs, one label at a time.
     - `budget`: this many pairs, those with the greatest influence on the comparison, by `metric` (default ndcg@k).
@@ -111,7 +115,7 @@ def make_pool(
     if corpus is not None and not isinstance(corpus, Corpus) and not is_text_folder(corpus):
         corpus = read_corpus(corpus)  # once for all runs; a folder of texts is chunked per system
     measure = parse_metric(metric or f"ndcg@{k}")
-    results = _results(runs, judged, k, max(k, measure.k or k), corpus, doc_of)
+    results = _results(runs, judged, k, max(k, measure.k or k), corpus, doc_of, scores)
     pairs, ranks = _collect(judged, results, k)
     waiting = [pair for pair in pairs if pair.grade is None]
     measured = budget is not None or only_differences or settle
@@ -156,7 +160,9 @@ def make_pool(
     return Pool(entries, summary)
 
 
-def _results(runs: Sequence[Any], gold: Gold, k: int, depth: int, corpus: Any, doc_of: str) -> dict[str, Result]:
+def _results(
+    runs: Sequence[Any], gold: Gold, k: int, depth: int, corpus: Any, doc_of: str, scores: ScoreMeaning | None
+) -> dict[str, Result]:
     """Every system of every run, by a unique name. `depth`: hits to keep per query."""
     found: dict[str, Result] = {}
     for run in runs:
@@ -167,9 +173,11 @@ def _results(runs: Sequence[Any], gold: Gold, k: int, depth: int, corpus: Any, d
             k=k,
             corpus=corpus,
             doc_of=doc_of,
+            scores=scores,
             consumers=[lambda setup: Need(lists=depth, texts=True)],
         )
         for result in results.values():
+            refuse_doubtful_order(result.doubts, result.run)
             name = result.system or result.run
             name = name if name not in found else f"{name} ({result.run})"
             found[name if name not in found else f"{name} {len(found) + 1}"] = result

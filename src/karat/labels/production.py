@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from os import PathLike
 from pathlib import Path
@@ -15,11 +15,16 @@ from karat.data.audit import Audit, Entry
 from karat.data.corpus import Corpus
 from karat.data.gold import Dataset, Gold
 from karat.data.gold_builder import GoldBuilder
+from karat.data.hits import Run
 from karat.data.text_index import TextIndex, normal_text
 from karat.errors import ConfigError, InputError
 from karat.files.atomic_write import write_whole
 from karat.formats.base import ReadOptions, Source
-from karat.formats.traces.assemble import TraceRecord, trace_records
+from karat.formats.field_map import FieldMap
+from karat.formats.log_questions import log_map, log_records
+from karat.formats.mapped import suggestion
+from karat.formats.run_log import RunLog
+from karat.formats.traces.assemble import TraceOptions, TraceRecord, trace_records
 from karat.formats.traces.redact import Redaction
 from karat.formats.traces.run import FirstSeen, in_batches, name_hits, trace_options
 from karat.labels.files import PoolEntry
@@ -72,6 +77,7 @@ class Drawn(msgspec.Struct, frozen=True):
     questions: list[DrawnQuestion]
     summary: QuestionSample
     redaction: Redaction | None = None
+    score_field: str | None = None  # the file's name for scores, where a map renamed them
 
     def gold(self) -> Gold:
         """The questions as a gold set without judgements."""
@@ -83,9 +89,11 @@ class Drawn(msgspec.Struct, frozen=True):
                 builder.say(name, value, tag=True)
         return builder.build(Dataset(hash="sha256:" + hashlib.sha256(self._lines()).hexdigest()[:16]))
 
-    def records(self) -> list[dict[str, Any]]:
-        """What was retrieved, as a run log."""
-        return [one.record for one in self.questions]
+    def run(self) -> Run:
+        """What was retrieved."""
+        found = RunLog(self.summary.file, [one.record for one in self.questions])
+        found.score_field = self.score_field
+        return found
 
     def redacted(self, entries: list[PoolEntry]) -> list[PoolEntry]:
         """Pairs without personal data in texts that a corpus added."""
@@ -117,7 +125,8 @@ def draw_questions(
     columns: Any = None,
     system: str | None = None,
 ) -> Drawn:
-    """Draw distinct questions from traces. Those that `gold` has are left out.
+    """Draw distinct questions from traces, or from a run log with the texts of its queries. Those that `gold` has are
+    left out.
 
     `by`: `day`, `route`, `language` or another attribute. Its values are represented in proportion to their questions,
     each at least once. The sample depends on the questions and the seed, not on the order of the traces. `system`: only
@@ -126,13 +135,18 @@ def draw_questions(
     if size < 1:
         raise ConfigError("nothing to draw", code="bad-setting", expected="1 or more questions", got=size)
     redaction = Redaction(redact) if redact else None
-    options = trace_options(ReadOptions(query_from=query_from, fields=columns))
-    options = msgspec.structs.replace(options, redaction=redaction, attributes=() if by is None else (by,))
     source, audit = Source(Path(traces), is_run=True), Audit()
     source.refuse_nonsense()
+    log = log_map(source, FieldMap.of(columns))
+    if log is not None:
+        records = log_records(source, log, redaction)
+    else:
+        options = trace_options(ReadOptions(query_from=query_from, fields=columns))
+        options = msgspec.structs.replace(options, redaction=redaction, attributes=() if by is None else (by,))
+        records = _traced(source, options, audit)
     known = None if gold is None else TextIndex(lambda: zip(gold.fields.get("query", ()), gold.queries, strict=False))
     drawing = _Drawing(size, by, seed, source.label)
-    for batch in in_batches(trace_records(source, options, audit)):
+    for batch in in_batches(records):
         asked = (one for one in batch if system in (None, one.record.get("system")))
         drawing.add([one for one in asked if "query" in one.record], known)
     chosen, strata = drawing.finish()
@@ -152,7 +166,16 @@ def draw_questions(
         redacted_nothing=without_match,
         audit=list(audit),
     )
-    return Drawn(chosen, summary, redaction)
+    return Drawn(chosen, summary, redaction, None if log is None else log.roles.get("score"))
+
+
+def _traced(source: Source, options: TraceOptions, audit: Audit) -> Iterator[TraceRecord]:
+    try:
+        yield from trace_records(source, options, audit)
+    except InputError as error:
+        if error.code == "not-a-span":
+            error.hint = suggestion(source, "run") or "a run log with the fields query, query_id and topk works too"
+        raise
 
 
 def _texts(corpus: Corpus, redaction: Redaction | None) -> Iterable[tuple[str, str]]:
@@ -204,7 +227,9 @@ class _Drawing:
         language = next((one.attributes[n] for n in _LANGUAGES if isinstance(one.attributes.get(n), str)), None)
         if language is not None:
             tags.setdefault("language", language)
-        record = {name: value for name, value in one.record.items() if name in ("query", "topk", "system")}
+        record = {
+            name: value for name, value in one.record.items() if name in ("query", "topk", "system", "score_order")
+        }
         return DrawnQuestion(name, one.record["query"], {"query_id": name, "system": _SYSTEM, **record}, tags)
 
     def finish(self) -> tuple[list[DrawnQuestion], list[Stratum]]:

@@ -6,7 +6,7 @@ from karat.report.blocks import Block, Cell, Report, Section, Text
 from karat.report.cells import count, table, texts
 from karat.results.check import Checked
 from karat.results.numbers import listed
-from karat.scoring.metrics.reference import OPTIONAL, Description, describe, describe_all
+from karat.scoring.metrics.reference import OPTIONAL, Description, describe, describe_all, limits
 
 
 def metrics_report(name: str | None = None) -> Report:
@@ -21,10 +21,9 @@ def metrics_report(name: str | None = None) -> Report:
 
 
 def _one(d: Description) -> list[Block]:
-    high = "unbounded" if d.range[1] is None else f"{d.range[1]:g}"
     facts = [
         ["better", d.direction if d.is_quality else "neither: it describes labels or lists, not quality"],
-        ["range", f"{d.range[0]:g} to {high}"],
+        ["range", limits(d)],
         *(
             ["parameter", name if default == OPTIONAL else f"{name} (default {default})"]
             for name, default in d.parameters.items()

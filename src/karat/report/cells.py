@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -31,9 +31,11 @@ from karat.report.blocks import (
     TextKind,
 )
 from karat.report.time_axis import moment
+from karat.results.comparison.compare import SegmentDifferences
 from karat.results.differences import Difference
 from karat.results.numbers import difference, interval, p_value, points, with_interval, written
-from karat.results.summary import SummaryRow
+from karat.results.saved import SegmentRow
+from karat.results.summary import FEW, SummaryRow
 from karat.scoring.metrics.base import Relevance
 from karat.scoring.metrics.grammar import parse_metric
 from karat.statistics.intervals import OPEN
@@ -42,6 +44,7 @@ from karat.statistics.intervals import OPEN
 _NUMBER = re.compile(r"\d(?:[\d./:→ +−-]|,(?! ))*(?:e[-+]?\d+)?(?: ?(?:ms|s|%))?")
 _NUMBERS = re.compile(r"(?:[-+−–\d.%\s]|,(?! )|\[[-+−–\d.,%\s]*\]|ms|pp)+")  # 0.318 [0.27, 0.37]
 _LINE = 110  # characters of a hit's text in a table
+_S = TypeVar("_S", SegmentRow, SegmentDifferences)
 STATES: dict[str | None, str] = {
     "hit": "✓ hit",
     "miss": "✗ miss",
@@ -96,6 +99,14 @@ class _Measured(Protocol):
     def few(self) -> bool: ...
     @property
     def narrow(self) -> bool: ...
+
+
+def few_by(group: _S, names: Collection[str]) -> _S:
+    """The same segment, marked as too small by these metrics only: a table should not warn about metrics that it does
+    not show, which may be defined for fewer queries."""
+    rows: Iterable[SummaryRow | Difference] = group.summary if isinstance(group, SegmentRow) else group.differences
+    few = any(row.few and row.n for row in rows if row.metric in names)
+    return msgspec.structs.replace(group, few=few or group.queries < FEW)
 
 
 def few_name(group: _Group) -> str:

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from karat.report.blocks import Bar, Bars, Bin, Chart, Dot, Dots, Histogram, Interval, Range, Scatter, Series, Spot
 from karat.report.cells import around
+from karat.report.readable import safe
 from karat.report.svg import (
     Scale,
     axis,
@@ -146,14 +147,17 @@ def _marks(chart: Chart, x: Scale) -> Iterator[Markup]:
 def _line(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
     """Band and line in stretched units; both break at missing values."""
     low, high = series.low or (), series.high or ()
+    across = x.shares(series.x)
+    drawn, bottom, top = (_corners(across, y.shares(values)) for values in (series.y, low, high))
     for run in _runs(series.y):
-        at = [x.share(series.x[j]) * _WIDE for j in run]
         if low and high and all(low[j] is not None and high[j] is not None for j in run):
-            edge = [_pair(a, y, high[j]) for a, j in zip(at, run, strict=True)]
-            back = [_pair(a, y, low[j]) for a, j in zip(at, run, strict=True)]
-            yield element("polygon", points=" ".join([*edge, *reversed(back)]), class_=f"band s{i % _STYLES}")
-        points = " ".join(_pair(a, y, series.y[j]) for a, j in zip(at, run, strict=True))
-        yield element("polyline", points=points, class_=f"line s{i % _STYLES}")
+            edge = " ".join([*(top[j] for j in run), *(bottom[j] for j in reversed(run))])
+            yield element("polygon", points=edge, class_=f"band s{i % _STYLES}")
+        yield element("polyline", points=" ".join(drawn[j] for j in run), class_=f"line s{i % _STYLES}")
+
+
+def _corners(across: Sequence[float], up: Sequence[float]) -> list[str]:
+    return [f"{a * _WIDE:.1f},{_LINES_HEIGHT * (1 - u):.1f}" for a, u in zip(across, up, strict=False)]
 
 
 def _whiskers(series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
@@ -173,27 +177,26 @@ def _runs(values: Sequence[float | None]) -> list[list[int]]:
     return [list(run) for is_gap, run in groups if not is_gap]
 
 
-def _pair(at: float, y: Scale, value: float | None) -> str:
-    return f"{at:.1f},{_LINES_HEIGHT * (1 - y.share(value or 0.0)):.1f}"
-
-
 def _points(chart: Chart, series: Series, i: int, x: Scale, y: Scale) -> Iterator[Markup]:
-    for at, value, told in zip(series.x, series.y, _told(chart, series), strict=True):
+    places = zip(series.y, x.shares(series.x), y.shares(series.y), strict=True)
+    for j, (value, across, up) in enumerate(places):
         if value is not None:
-            place = _LINES_HEIGHT * (1 - y.share(value))
-            yield mark(_SHAPES[i % _STYLES], x.share(at), place, f"dot s{i % _STYLES}", told)
+            told = _told(chart, series, j)
+            yield mark(_SHAPES[i % _STYLES], across, _LINES_HEIGHT * (1 - up), f"dot s{i % _STYLES}", told)
 
 
-def _told(chart: Chart, series: Series) -> Iterator[str]:
-    for i, (x, y) in enumerate(zip(series.x, series.y, strict=True)):
-        limits = f" {interval(series.low[i], series.high[i])}" if series.low and series.high else ""
-        place = _at(chart, x) if chart.x_words or chart.x_scale == "time" else f"{x:g}"
-        yield f"{series.name} at {place}: {'–' if y is None else format(y, '.4f')}{limits}"
+def _told(chart: Chart, series: Series, j: int) -> str:
+    """One point in words."""
+    x, y = series.x[j], series.y[j]
+    limits = f" {interval(series.low[j], series.high[j])}" if series.low and series.high else ""
+    place = _at(chart, x) if chart.x_words or chart.x_scale == "time" else f"{x:g}"
+    return f"{series.name} at {place}: {'–' if y is None else format(y, '.4f')}{limits}"
 
 
 def _ends(chart: Chart, series: Series) -> str:
-    told = list(_told(chart, series))
-    return f"{told[0]}, {told[-1]}" if told else f"{short(series.name)}: nothing"
+    if not series.x:
+        return f"{short(series.name)}: nothing"
+    return f"{_told(chart, series, 0)}, {_told(chart, series, -1)}"
 
 
 def _sample(i: int) -> Markup:
@@ -316,15 +319,10 @@ def _draw_histogram(histogram: Histogram, ident: str) -> Markup:
 
 def _bin(one: Bin, place: int, bins: int, y: Scale) -> Markup:
     high = max(_HISTOGRAM_HEIGHT * y.share(one.count), 1.5)  # a single query among thousands is visible
-    return element(
-        "rect",
-        element("title", f"{one.text}: {counted(one.count)}"),
-        x=percent(place / bins),
-        y=_HISTOGRAM_HEIGHT - high,
-        width=percent(1 / bins),
-        height=high,
-        class_="bar b0",
-    )
+    where = f'x="{percent(place / bins)}" y="{plain(_HISTOGRAM_HEIGHT - high)}"'
+    size = f'width="{percent(1 / bins)}" height="{plain(high)}"'
+    title = f"<title>{safe(one.text)}: {counted(one.count)}</title>"
+    return Markup(f'<rect {where} {size} class="bar b0">{title}</rect>')  # escaped
 
 
 def _among(edges: Sequence[float], value: float) -> float:

@@ -22,6 +22,7 @@ from karat.report.blocks import (
 )
 from karat.report.cells import (
     difference_cell,
+    few_by,
     few_name,
     few_warning,
     interval_column,
@@ -321,7 +322,8 @@ def _segments(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
     names = [d.metric for d in pair.differences]
     shown = [*(n for n in _PREFERRED if n in names), *(n for n in names if n not in _PREFERRED)][:_SEGMENT_METRICS]
     tested, blocks = _tested([d for group in pair.segments for d in group.differences]), list[Block]()
-    for segment, groups in groupby(pair.segments, lambda group: group.segment):
+    segments = [few_by(group, shown) for group in pair.segments]
+    for segment, groups in groupby(segments, lambda group: group.segment):
         rows = [_segment_row(comparison, group, shown, tested) for group in groups]
         columns = [Column(segment), Column("queries", "count")]
         for i, name in enumerate(shown):
@@ -331,7 +333,7 @@ def _segments(comparison: Comparison, pair: CandidateComparison) -> list[Block]:
         blocks.append(Table(columns, rows))
     told = "p (BH): adjusted for the number of segments; for exploration, not for decisions."
     narrow = narrow_warning(d for group in pair.segments for d in group.differences if d.metric in shown)
-    return [*blocks, *few_warning(pair.segments), *narrow, *texts("note", (tested, told))]
+    return [*blocks, *few_warning(segments), *narrow, *texts("note", (tested, told))]
 
 
 def _segment_row(comparison: Comparison, group: SegmentDifferences, shown: list[str], tested: bool) -> list[Cell]:

@@ -17,7 +17,7 @@ from karat.gates.selftest import Alarm, SelfTest
 from karat.gates.verdict_form import GateVerdict, Verdicts
 from karat.report.blocks import Block, Cell, Dot, Dots, Example, Report, Section, Text, Verdict
 from karat.report.build import full_sections
-from karat.report.cells import few_name, queries_cell, relevance_counts, table, value_cell, write_cell
+from karat.report.cells import few_by, few_name, queries_cell, relevance_counts, table, value_cell, write_cell
 from karat.report.comparison import comparison_sections
 from karat.report.overview import data_name, run_names, score_note
 from karat.report.renderers.markdown import MARKS, inert, safe
@@ -185,8 +185,8 @@ def selftest_report(found: SelfTest) -> Report:
     unmet = sum(alarm.unmet is not None for alarm in found.alarms)
     said = [Text(f"With nothing changed, at least one gate would have blocked in {rounds}.")]
     if unmet:
-        of = f"{unmet} of {counted(len(found.alarms), 'gate')}"
-        said = [Text(f"This run itself does not meet {of}. They are right to fail, so they raise no false alarms.")]
+        of = "the gate. It is" if len(found.alarms) == 1 else f"{unmet} of {len(found.alarms):,} gates. They are"
+        said = [Text(f"This run itself does not meet {of} right to fail, and that is no false alarm.")]
         if unmet < len(found.alarms):
             said.append(Text(f"With nothing changed, at least one of the other gates would have blocked in {rounds}."))
     sections = [Section("selftest", "How often would these gates raise a false alarm?", [alarms, *said])]
@@ -294,13 +294,15 @@ def _breakdown(found: Verdicts, names: list[str]) -> dict[str, list[list[str]]]:
         for group in found.comparison.pairs[0].segments:
             cells = _deltas(group.differences, names, found.comparison.units)
             rows.setdefault(group.segment, []).append(
-                [few_name(group), _behind(group.queries, group.differences), *cells]
+                [few_name(few_by(group, names)), _behind(group.queries, group.differences), *cells]
             )
     units = {v.metric: v.unit for v in found.verdicts}
     for row in found.segments:
         means = {s.metric: s.mean for s in row.summary}
         cells = ["–" if means[n] is None else amount(means[n] or 0.0, units[n]) for n in names]
-        rows.setdefault(row.segment, []).append([few_name(row), _behind(row.queries, row.summary), *cells])
+        rows.setdefault(row.segment, []).append(
+            [few_name(few_by(row, names)), _behind(row.queries, row.summary), *cells]
+        )
     return rows
 
 
@@ -315,12 +317,13 @@ def _deltas(differences: list[Difference], names: list[str], units: dict[str, st
 
 
 def _losses(changes: list[Change]) -> str:
-    metric = changes[0].metric
+    lists = any(c.fell_out or c.came_in for c in changes)  # a saved baseline has no hits
     rows = []
     for c in changes:
         asked = [shorten(c.query_id, 40), shorten(c.query or "", _TEXT)]
-        rows.append([*asked, f"{c.baseline:.2f} → {c.candidate:.2f}", _moved(c.fell_out), _moved(c.came_in)])
-    return _table(["query", "text", metric, "fell out", "came in"], rows, few=False)
+        moved = [_moved(c.fell_out), _moved(c.came_in)] if lists else []
+        rows.append([*asked, f"{c.baseline:.2f} → {c.candidate:.2f}", *moved])
+    return _table(["query", "text", changes[0].metric, *lists * ("fell out", "came in")], rows, few=False)
 
 
 def _moved(hits: list[Moved]) -> str:

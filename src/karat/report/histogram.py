@@ -1,19 +1,48 @@
-"""Histograms of the scores of queries."""
+"""How the scores and latencies of a run are distributed over its queries."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from karat.data.ids import Floats
-from karat.report.blocks import Bin, Histogram
+from karat.report.blocks import Bin, Block, Histogram, Section
+from karat.report.sections.segments import leading_metrics
 from karat.report.svg import Scale
 from karat.results.numbers import counted, titled, written
 from karat.scoring.metrics.base import Metric
 
+DISTRIBUTION = "distribution"  # the section
+_BEFORE = ("glance", "findings", "panel", "bands", "bounds", "over_k")  # sections about all queries
+_SHOWN = 3  # key metrics
+_LATENCY = "latency"
 _BINS = 20
 _TAIL = 99  # per cent of the values of an open scale; the last bin has the rest
+
+
+def distributed(metrics: Sequence[Metric]) -> list[Metric]:
+    """The metrics with a histogram: the key ones, and one whose value for a query is its latency."""
+    scores = [metric for metric in leading_metrics(list(metrics)) if not _is_latency(metric)]
+    return [*scores[:_SHOWN], *[metric for metric in metrics if _is_latency(metric)][:1]]
+
+
+def with_distribution(
+    sections: Sequence[Section], metrics: Sequence[Metric], values: Mapping[str, Floats]
+) -> list[Section]:
+    """Sections with histograms of these metrics after those about all queries."""
+    found = [histogram(_LATENCY if _is_latency(m) else str(m), values[str(m)], m) for m in metrics]
+    blocks: list[Block] = [block for block in found if block is not None]
+    if not blocks:
+        return list(sections)
+    place = max((i for i, section in enumerate(sections, 1) if section.name in _BEFORE), default=0)
+    return [*sections[:place], Section(DISTRIBUTION, "Distribution over queries", blocks), *sections[place:]]
+
+
+def _is_latency(metric: Metric) -> bool:
+    """Of all stages together."""
+    return metric.name.startswith(_LATENCY) and "(" not in str(metric)
 
 
 def histogram(name: str, values: Floats, metric: Metric) -> Histogram | None:

@@ -88,7 +88,7 @@ def _settling(found: Settling) -> list[Block]:
 
 def _questions(sample: QuestionSample) -> list[Block]:
     kinds: list[tuple[str, int]] = [
-        ("traces with a question", sample.traces),
+        ("questions in the file", sample.traces),
         ("distinct questions", sample.distinct),
         ("already in the gold set, left out", sample.in_gold),
         ("drawn", sample.drawn),

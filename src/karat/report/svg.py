@@ -51,7 +51,8 @@ def plain(value: float) -> str:
     >>> plain(1.5), plain(2.0), plain(1 / 3)
     ('1.5', '2', '0.33')
     """
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+    shown = f"{value:.2f}"
+    return shown if shown[-1] != "0" else shown[:-1] if shown[-2] != "0" else shown[:-3]
 
 
 def percent(share: float) -> str:
@@ -64,22 +65,26 @@ def percent(share: float) -> str:
 
 def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
     """A straight line; x is a share of the width."""
-    return element("line", x1=percent(x1), y1=y1, x2=percent(x2), y2=y2, class_=class_)
+    # Written out, as `mark` and `text` are: a page has hundreds of them. Only names of classes are not numbers.
+    ends = f'x1="{percent(x1)}" y1="{plain(y1)}" x2="{percent(x2)}" y2="{plain(y2)}"'
+    return Markup(f'<line {ends} class="{class_}"></line>')
 
 
 def mark(shape: str, x: float, y: float, class_: str, title: str = "", size: float = 1.0) -> Markup:
     """A mark that keeps its size at any chart width; x is a share of the width."""
-    grown = None if size == 1.0 else f"scale({size:.2f})"
-    path = element("path", *_titled(title), d=SHAPES[shape], class_=class_, transform=grown)
-    return element("svg", path, x=percent(x), y=y, overflow="visible")
+    grown = "" if size == 1.0 else f' transform="scale({size:.2f})"'
+    path = f'<path d="{SHAPES[shape]}" class="{class_}"{grown}>{_titled(title)}</path>'
+    return Markup(f'<svg x="{percent(x)}" y="{plain(y)}" overflow="visible">{path}</svg>')  # the title is escaped
 
 
 def text(words: str, x: float, y: float, class_: str, dx: float | None = None, title: str = "") -> Markup:
-    return element("text", *_titled(title), words, x=percent(x), y=y, dx=dx, class_=class_)
+    moved = "" if dx is None else f' dx="{plain(dx)}"'
+    inner = f"{_titled(title)}{safe(words)}"
+    return Markup(f'<text x="{percent(x)}" y="{plain(y)}"{moved} class="{class_}">{inner}</text>')  # escaped
 
 
-def _titled(title: str) -> list[Markup]:
-    return [element("title", title)] if title else []
+def _titled(title: str) -> str:
+    return f"<title>{safe(title)}</title>" if title else ""
 
 
 def short(name: str) -> str:
@@ -151,6 +156,13 @@ class Scale(msgspec.Struct, frozen=True):
         if not high > low:
             return 0.5
         return min(max((at - low) / (high - low), 0.0), 1.0)
+
+    def shares(self, values: Iterable[float | None]) -> list[float]:
+        """The positions of many values; that of a missing one is meaningless."""
+        if self.kind == "log" or not self.high > self.low:
+            return [self.share(self.low if value is None else value) for value in values]
+        low, span = self.low, self.high - self.low
+        return [0.0 if v is None or v <= low else 1.0 if v - low >= span else (v - low) / span for v in values]
 
     def ticks(self) -> list[float]:
         """Round values along the axis.

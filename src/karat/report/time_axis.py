@@ -28,7 +28,7 @@ def moment(value: float) -> str:
     >>> moment(86400.0)
     '1970-01-02 00:00'
     """
-    return f"{_at(value):%Y-%m-%d %H:%M}"
+    return _at(value).isoformat(" ", "minutes")[: len("1970-01-02 00:00")]
 
 
 def time_ticks(low: float, high: float) -> list[tuple[float, str]]:

@@ -12,14 +12,14 @@ from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run, Ungrouped
 from karat.data.ids import DocRule, may_repeat
-from karat.data.normal_ids import near_queries
+from karat.data.normal_ids import IdNormalizer, NormalizedRun, near_queries
 from karat.errors import InputError, KaratError
 from karat.formats.base import Source
 from karat.formats.corpus import is_corpus, read_corpus
 from karat.formats.field_map import FieldMap
 from karat.formats.mapped import first_fields
 from karat.formats.read import find_kind, read_gold, read_run
-from karat.scoring.doubts import SeenScores, judge_doubts, seen_scores
+from karat.scoring.doubts import SeenScores, judge_doubts, seen_order
 from karat.scoring.judge import count_states, judge
 from karat.scoring.judged import Judged, Rules
 from karat.scoring.name_watch import NameWatch, SeenNames
@@ -42,9 +42,15 @@ class Checked(msgspec.Struct):
 
 
 def check_files(
-    files: list[str], target: str | None = None, fields: FieldMap | None = None, gold: str | None = None
+    files: list[str],
+    target: str | None = None,
+    fields: FieldMap | None = None,
+    gold: str | None = None,
+    rules: Rules | None = None,
 ) -> list[Checked]:
-    """Check files. `fields`: a field map for all files; `gold`: the gold set, so the others are runs."""
+    """Check files. `fields`: a field map for all files; `gold`: the gold set, so the others are runs; `rules`: what
+    scores mean, and whether ids are normalized."""
+    rules = rules or Rules()
     golds: dict[str, Gold] = {}
     runs: dict[str, Run] = {}
     said: dict[str, Literal["run", "gold"]] = {}
@@ -55,7 +61,9 @@ def check_files(
     # If one file is certainly gold, a file that may be either is a run.
     if any(kind is not None and kind[0] == "gold" and kind[2] for kind in kinds.values()):
         said |= {file: "run" for file, kind in kinds.items() if kind is not None and not kind[2] and file not in said}
-    checked = [_check(file, target, fields, golds, runs, said.get(file)) for file in files]
+    elif any(kind is not None and kind[0] == "run" for kind in kinds.values()):  # it is the gold set of these runs
+        said |= {file: "gold" for file, kind in kinds.items() if kind is not None and not kind[2] and file not in said}
+    checked = [_check(file, target, fields, golds, runs, said.get(file), rules) for file in files]
     for found in checked:
         if found.format not in _NO_FIELDS:
             found.fields = _fields(found.file)
@@ -63,7 +71,7 @@ def check_files(
         (only,) = golds.values()
         for found in checked:
             if found.file in runs:
-                _match(found, runs[found.file], only)
+                _match(found, runs[found.file], only, rules)
     return checked
 
 
@@ -91,6 +99,7 @@ def _check(
     golds: dict[str, Gold],
     runs: dict[str, Run],
     said: Literal["run", "gold"] | None,
+    rules: Rules,
 ) -> Checked:
     """Check one file. `said`: its kind, if already known."""
     try:
@@ -106,7 +115,7 @@ def _check(
             audit.count("either_kind", 0 if sure or said else len(gold.ids))
             return Checked(file, "gold", name, _holds_gold(gold), list(audit))
         run = read_run(file, columns=fields)
-        holds, audit = _read_through(run)
+        holds, audit = _read_through(run, rules)
         runs[file] = run
         return Checked(file, "run", name, holds, list(audit))
     except KaratError as error:
@@ -132,7 +141,7 @@ def _holds_gold(gold: Gold) -> dict[str, int | str | None]:
     }
 
 
-def _read_through(run: Run) -> tuple[dict[str, int | str | None], Audit]:
+def _read_through(run: Run, rules: Rules) -> tuple[dict[str, int | str | None], Audit]:
     audit = Audit()
     queries = hits = 0
     systems: dict[str, None] = {}
@@ -143,24 +152,28 @@ def _read_through(run: Run) -> tuple[dict[str, int | str | None], Audit]:
             queries += len(part.queries)
             hits += int(part.offsets[-1])
             count_states(part, audit)
-            inspect_order(part, audit, Rules())
+            part = part if rules.scores is None else part.with_scores(rules.scores)
+            inspect_order(part, audit, rules)
             if may_repeat(part.ids, part.offsets):
-                drop_repeats(part, audit, Rules())
+                drop_repeats(part, audit, rules)
     except Ungrouped:
-        return _read_through(run.grouped())
+        return _read_through(run.grouped(), rules)
     return {"systems": ", ".join(systems), "queries": queries, "hits": hits}, audit
 
 
-def _match(found: Checked, run: Run, gold: Gold) -> None:
+def _match(found: Checked, run: Run, gold: Gold, rules: Rules) -> None:
+    run.match_queries(gold)
+    if rules.normalize_ids:
+        normal = IdNormalizer.of(gold, run, DocRule())
+        run, gold = NormalizedRun(run, normal), normal.adopted_gold(gold)
     audit = Audit()
     systems: dict[str, _Covered] = {}
-    run.match_queries(gold)
     try:
         for part in run.slices(frozenset(), audit):
             audit.merge(Audit.of(part.counted))
-            systems.setdefault(part.system, _Covered(gold)).add(judge(part, gold, Rules(), audit), part)
+            systems.setdefault(part.system, _Covered(gold, rules)).add(judge(part, gold, rules, audit), part)
     except Ungrouped:
-        return _match(found, run.grouped(), gold)
+        return _match(found, run.grouped(), gold, rules)
     for covered in systems.values():
         covered.report(audit)
     known = np.any([covered.seen for covered in systems.values()], axis=0).sum() if systems else 0
@@ -176,8 +189,8 @@ def _match(found: Checked, run: Run, gold: Gold) -> None:
 class _Covered:
     """What one system covers of the gold set."""
 
-    def __init__(self, gold: Gold) -> None:
-        self.gold, self._watch = gold, NameWatch(gold, DocRule())
+    def __init__(self, gold: Gold, rules: Rules) -> None:
+        self.gold, self._rules, self._watch = gold, rules, NameWatch(gold, DocRule())
         self._names, self._slopes = SeenNames(), SeenScores()
         self.seen = np.zeros(len(gold.queries), np.bool_)
         self._unknown: list[str] = []
@@ -186,11 +199,11 @@ class _Covered:
         self.seen[judged.queries] = True
         self._unknown += [query for query in hits.queries if query not in self.gold.index]
         self._names.add(self._watch.look(judged, hits))
-        if hits.turned is None:
-            self._slopes.add(seen_scores(hits))
+        if (seen := seen_order(hits, self._rules)) is not None:
+            self._slopes.add(seen)
 
     def report(self, audit: Audit) -> None:
-        judge_doubts(self._names, self._slopes, self.gold, Rules(), None, audit)
+        judge_doubts(self._names, self._slopes, self.gold, self._rules, None, audit)
         count_missing(self.gold, np.flatnonzero(~self.seen), audit)
         near = near_queries(self._unknown, self.gold, np.flatnonzero(~self.seen))
         audit.count("near_queries", len(near), (f"run {name}, gold {other}" for name, other in near.items()))

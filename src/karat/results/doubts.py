@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from karat.data.gold import FORBIDDEN
-from karat.errors import shorten
+from karat.errors import InputError, shorten
 from karat.errors.spelling import spell
 from karat.results.analyses.forbidden import Leaks
 from karat.results.diagnosis.finding import Finding
@@ -33,6 +33,7 @@ READ_FIRST = {
     "unmatched_ids": "No hit has an id of the gold set.",
     "near_ids": "Some hits differ from gold items only in the spelling of the id.",
     "distances": "The scores may be distances.",
+    "falling_distances": "The scores may not be distances.",
     "row_order": "The order of the rows may not be the ranking.",
 }
 
@@ -45,6 +46,7 @@ def warnings_of(result: Result) -> list[Finding]:
         "lost_queries": _lost(result),
         "empty_lists": _empty(result),
         "near_queries": _near_queries(result),
+        "falling_distances": _falling(result),
     }
     texts = {code: text for code, text in found.items() if text is not None} | _doubt_texts(told)
     ways = {"lost_queries": _again(result), "unmatched_ids": what_to_do(told)}
@@ -135,6 +137,16 @@ def _near_queries(result: Result) -> str | None:
     )
 
 
+def _falling(result: Result) -> str | None:
+    queries = result.audit["falling_distances"]
+    return (
+        f"Scores fall down the lists of {counted(queries)}, but the lowest counts as the best. If they are not "
+        "distances, use --scores higher-is-better, and look at `scores` in karat.yaml."
+        if queries
+        else None
+    )
+
+
 def in_doubt(result: Result) -> str | None:
     """Why the scores say little about the retriever, in a few words; None if nothing is wrong."""
     doubts = _told(result)
@@ -173,6 +185,15 @@ def _doubt_texts(doubts: Doubts) -> dict[str, str]:
         found["near_ids"] = _near(doubts.near, alone=doubts.ids is None)
     found |= {} if doubts.scores is None else {"distances": _rising(doubts.scores)}
     return found if doubts.order is None else {**found, "row_order": _row_order(doubts.order)}
+
+
+def refuse_doubtful_order(doubts: Doubts, run: str) -> None:
+    """Raise if the first hits of a run may not be its best ones, where work on them would be wasted."""
+    order = doubts.order if doubts.order is not None and doubts.order.sure else None
+    found = doubt_text(Doubts(scores=doubts.scores, order=order))
+    if found:
+        what = "the first hits of this run may not be its best ones"
+        raise InputError(what, code="doubtful-order", file=run, hint=found[0])
 
 
 def what_to_do(doubts: Doubts) -> list[str]:
@@ -334,7 +355,8 @@ def gate_notes(result: Result, most: float) -> list[str]:
     unsure = doubts.ids if doubts.ids is not None and not doubts.ids.sure else None
     near = doubts.near if doubts.near is not None and doubts.near.share <= most else None
     order = doubts.order if doubts.order is not None and not doubts.order.sure else None
-    texts = filter(None, (_empty(result), _near_queries(result), lost_in_short(result), _unchecked(result)))
+    about_data = (_empty(result), _near_queries(result), _falling(result))
+    texts = filter(None, (*about_data, lost_in_short(result), _unchecked(result)))
     deep = too_deep(result)
     return [*map(spell, texts), *doubt_text(Doubts(unsure, near, order=order)), *([deep] if deep else [])]
 

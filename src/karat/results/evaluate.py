@@ -23,7 +23,7 @@ from karat.data.forbidden import check_rules, read_rules
 from karat.data.gold import Gold
 from karat.data.hits import STEPS, Run, SaidLate, Ungrouped
 from karat.data.ids import DocRule
-from karat.data.normal_ids import IdNormalizer, NormalizedRun, normalized_gold
+from karat.data.normal_ids import IdNormalizer
 from karat.errors import ConfigError, InputError, KaratError, NoOverlap, shorten
 from karat.formats.map_guess import map_of_both
 from karat.formats.read import named_run, read_gold, read_run
@@ -134,7 +134,11 @@ def _evaluation(
     logged, gold = _read(engine, run, gold, asked)
     logged.match_queries(gold)
     normal = IdNormalizer.of(gold, logged, DocRule(asked.doc_of)) if asked.normalize_ids else None
-    gold = gold if normal is None else normalized_gold(gold, normal)
+    routes = asked.routes or {}
+    others = {RAW: asked.raw, ORIGINAL: asked.original, BM25: asked.bm25}
+    others |= {route_lists(name): other for name, other in routes.items()}
+    read = {name: read_run(other, columns=asked.columns) for name, other in others.items() if other is not None}
+    read = read if normal is None else {name: normal.adopted(other) for name, other in read.items()}
     corpora = corpus = None
     if asked.corpus is not None:
         from karat.formats.corpora import Corpora
@@ -142,6 +146,8 @@ def _evaluation(
         corpora = Corpora(asked.corpus, logged, normal, asked.columns)
         corpus = corpora.first
         logged.match_texts(corpus)
+    gold = gold if normal is None else normal.adopted_gold(gold)  # last: its ids may be in any of the others
+    if corpus is not None:
         gold = with_versions(gold, corpus, DocRule(asked.doc_of))
     gold = gold if asked.no_answer is None else with_no_answer(gold, asked.no_answer)
     if asked.quality is not None:
@@ -161,11 +167,8 @@ def _evaluation(
         segment_members(gold, name)  # raises for an unknown name now, not after scoring
     size = asked.corpus_size or (None if corpus is None else len(corpus) or None)
     rules = part_of(asked, Rules, prices=_prices(asked.prices), corpus_size=size)
-    routes = asked.routes or {}
-    others = {RAW: asked.raw, ORIGINAL: asked.original, BM25: asked.bm25}
-    others |= {route_lists(name): other for name, other in routes.items()}
     lent: dict[str, Run] = {} if corpus is None else {BM25: WordSearch(corpus, gold)}
-    lent |= {name: read_run(other, columns=asked.columns) for name, other in others.items() if other is not None}
+    lent |= read
     if asked.columns is not None and not was_read:
         asked.columns.refuse_unused()
     analysed = metrics is None if asked.analyses is None else asked.analyses
@@ -223,7 +226,7 @@ def _with_reference(
     depth = max(metric.k or int(max(gold.k.max(initial=0), rules.k)) for metric in needing)
     if asked.reference is not None or kept is None or depth > kept.ids.shape[1]:
         run = named_run(source, columns=asked.columns)
-        run = run if normal is None else NormalizedRun(run, normal)
+        run = run if normal is None else normal.adopted(run)
         kept = in_order(run, lambda whole: reference_lists(whole, gold, rules, depth))
         if (kept.length < 0).all():
             example = f"the gold set has {shorten(gold.queries[0], 40)!r}"

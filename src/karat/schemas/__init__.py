@@ -45,9 +45,11 @@ def generate(name: str) -> str:
     import msgspec  # not needed to print a shipped schema
 
     from karat.registry import load_callable
+    from karat.schemas.comments import describe
 
     kind = load_callable(_KINDS[name])
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(kind)}
+    describe(schema["$defs"])
     if name == "run-log":  # one of two fields is required, which a struct cannot say
         record = schema["$defs"]["RunRecord"]
         record["required"].remove("topk")

@@ -145,16 +145,23 @@ def judge_doubts(
     near = None if rules.normalize_ids else _near(names, gold, rule)
     if near is not None:
         audit.count("near_ids", near.count, (f"gold {pair.gold}, run {pair.run}" for pair in near.examples))
-    rising = _rising(scores) if rules.scores is None else None
+    doubts = order_doubts(scores, rules)
+    rising, order = doubts.scores, doubts.order
     if rising is not None and not rising.listed:
         audit.count("rising_scores" if rising.field is None else "distance_scores", rising.queries)
+    if rules.scores == "lower-is-better" and _mostly_rises(scores):
+        audit.count("falling_distances", scores.rising)
     if scores.listed and not scores.listed_falls:
         audit.count("listed_distances", scores.listed)
-    order = _row_order(scores) if rules.scores is None else None
     if order is not None and order.sure:
         audit.count("rows_by_id" if order.why == "by-id" else "rows_scattered", order.queries)
     mismatch = _mismatch(names, near, gold, rule, rules.corpus_size, corpus, audit)
     return Doubts(mismatch, near, rising, order)
+
+
+def order_doubts(scores: SeenScores, rules: Rules) -> Doubts:
+    """The conclusions about the order of the lists. What the user says about scores is not doubted."""
+    return Doubts() if rules.scores is not None else Doubts(scores=_rising(scores), order=_row_order(scores))
 
 
 def _near(names: SeenNames, gold: Gold, rule: DocRule) -> NearIds | None:
@@ -173,10 +180,12 @@ def _rising(scores: SeenScores) -> RisingScores | None:
         return RisingScores(scores.listed, scores.filled, scores.field, listed=True) if scores.listed_falls else None
     if scores.field is not None:
         return RisingScores(scores.distances, scores.filled, scores.field)
+    return RisingScores(scores.rising, scores.rising + scores.others) if _mostly_rises(scores) else None
+
+
+def _mostly_rises(scores: SeenScores) -> bool:
     whole = scores.rising + scores.others
-    if not whole or scores.rising / whole < _RISING or scores.chance > log(0.001):
-        return None
-    return RisingScores(scores.rising, whole)
+    return whole > 0 and scores.rising / whole >= _RISING and scores.chance <= log(0.001)
 
 
 def _row_order(scores: SeenScores) -> RowOrder | None:
@@ -282,10 +291,21 @@ def _form(item: str, rule: DocRule) -> str:
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
+def seen_order(hits: Hits, rules: Rules) -> SeenScores | None:
+    """What there is to doubt about the order of lists as they were returned; None if the log or the user says it."""
+    if rules.scores == "lower-is-better":
+        return _slopes(hits.with_scores(rules.scores))
+    return None if rules.scores is not None or hits.turned is not None else seen_scores(hits)
+
+
+def _slopes(hits: Hits) -> SeenScores:
+    rising, others, distinct = score_slopes(hits)
+    return SeenScores(rising, others, -float(sum(lgamma(n + 1) for n in distinct)))
+
+
 def seen_scores(hits: Hits) -> SeenScores:
     """Of lists as they were returned."""
-    rising, others, distinct = score_slopes(hits)
-    seen = SeenScores(rising, others, -float(sum(lgamma(n + 1) for n in distinct)))
+    seen = _slopes(hits)
     seen.filled = int((np.diff(hits.offsets) > 0).sum())
     if hits.distance_field is not None:
         seen.listed, seen.listed_falls = int(listed_only(hits).sum()), not hits.distances_rise

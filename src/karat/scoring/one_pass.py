@@ -16,7 +16,7 @@ from karat.data.hits import Hits, Run
 from karat.data.ids import DocRule, Floats, Hashes, Ints, take
 from karat.errors import InputError
 from karat.scoring.dates import OddVersion, odd_versions
-from karat.scoring.doubts import SeenScores, seen_scores
+from karat.scoring.doubts import SeenScores, seen_order
 from karat.scoring.judge import judge
 from karat.scoring.judged import Judged, Rules
 from karat.scoring.list_hashes import DEPTHS, list_hashes
@@ -193,7 +193,7 @@ class Kernel:
             facts={name: said for name in sorted(request.facts) if (said := _said(own, settled, name, searches))},
             stages=settled.latency,
             names=self._watches[system].look(own, hits),
-            slopes=None if hits.turned is not None or request.rules.scores else seen_scores(hits),
+            slopes=seen_order(hits, request.rules),
             odd_version=odd[0] if odd else None,
             unknown=unknown,
             hashes=list_hashes(own) if request.hashes else None,

@@ -48,7 +48,7 @@ class CountingOptions(OptionList):
         None,
         "What scores mean when they decide the order; distances are negated. as-listed: hits are already in ranking "
         "order, whatever their scores.",
-        instead="score_order of the run log, else higher-is-better",
+        instead="karat.yaml, else score_order of the run log, else higher-is-better",
         wrong="unknown meaning of scores",
     )
     no_relevant: Literal["undefined", "zero"] = option(
@@ -59,8 +59,9 @@ class CountingOptions(OptionList):
     doc_of: str = option("#", "Separator between document id and chunk id, or a regular expression with a group.")
     normalize_ids: bool = option(
         False,
-        "Ignore case, white space, Unicode form, file extension and a common prefix when comparing ids; also - and _, "
-        "if no two ids become equal.",
+        "Ignore case, white space, Unicode form, file extension, - and _ and a common prefix when comparing ids, where "
+        "no two ids of one file become equal.",
+        instead="karat.yaml, else no",
     )
     no_future: bool = option(False, "Remove hits newer than their query's as_of before evaluation.")
     forbid: tuple[str, ...] = option(

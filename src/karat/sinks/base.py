@@ -44,8 +44,8 @@ class SendError(KaratError):
 class Receipt(NamedTuple):
     """What was done, and what could not be sent."""
 
-    done: str
-    warning: str = ""
+    done: str  # one line, such as where it is now
+    warning: str = ""  # what could not be sent
 
 
 class Delivery(msgspec.Struct, frozen=True):

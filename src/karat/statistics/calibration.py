@@ -265,9 +265,21 @@ def labels_for_width(strata: Strata, width: float, units_error: float, level: fl
     labels cannot reduce. None: not even labels of all pairs are enough.
     """
     z = normal_quantile((1 + level) / 2)
-    error = (width / (2 * z)) ** 2 - units_error**2
+    error = (width / (2 * z)) ** 2 - units_error**2 if math.isfinite(units_error) else 0.0
     if error <= 0:
         return None
-    helps = strata.pairs / strata.pairs.sum() * np.sqrt(strata.expected * (1 - strata.expected))
+    helps = _helps(strata)
     wanted = np.ceil(helps.sum() * helps / error).astype(np.int64)
     return np.asarray(np.minimum(np.maximum(wanted, strata.labels), strata.pairs))
+
+
+def expected_width(strata: Strata, units_error: float, level: float) -> float:
+    """The width that the same formula expects of the labels that there are; every stratum must have some."""
+    some = strata.pairs > 0
+    error = float((_helps(strata)[some] ** 2 / strata.labels[some]).sum())
+    return 2 * normal_quantile((1 + level) / 2) * math.sqrt(error + units_error**2)
+
+
+def _helps(strata: Strata) -> Floats:
+    """How much the labels of each stratum help."""
+    return np.asarray(strata.pairs / strata.pairs.sum() * np.sqrt(strata.expected * (1 - strata.expected)))

@@ -10,7 +10,7 @@ import numpy as np
 
 from karat.statistics.resampling import blocks
 from karat.statistics.special import binomial_cdf, normal_quantile
-from karat.statistics.sums import Floats
+from karat.statistics.sums import Floats, Ints
 
 _RESAMPLES = 2_000  # each ranks the queries again, and two digits are enough for milliseconds
 _MANY = 10_000  # queries from which only those near a quantile are drawn one by one
@@ -86,7 +86,7 @@ def quantile_difference_interval(
     before, after = before[order], after[order]
     rng = np.random.default_rng([seed, 2])
     draw = _draw_all if len(before) <= _MANY else _draw_near
-    low, high = np.quantile(draw(before, after, at, rng), tails).tolist()
+    low, high = quantiles(draw(before, after, at, rng), tails).tolist()
     return low, high
 
 
@@ -122,6 +122,14 @@ class _Side:
         self.above = self.place >= self.end
 
 
+def _columns(side: _Side, near: Ints) -> list[Ints | slice]:
+    """Which weights belong to values before those that may be the quantile, and to these in order. Columns beside each
+    other are a slice, which copies nothing: all of the first side are, because its values are sorted."""
+    inside = np.flatnonzero(side.near[near])
+    found = [np.flatnonzero(side.place[near] < side.first), inside[np.argsort(side.place[near[inside]])]]
+    return [slice(c[0], c[-1] + 1) if len(c) and (np.diff(c) == 1).all() else c for c in found]
+
+
 def _draw_near(before: Floats, after: Floats, at: float, rng: np.random.Generator) -> Floats:
     """The same distribution for very many queries. A sum of n exponential weights is a Gamma of n: for queries
     far from the quantile on both sides only these sums are drawn."""
@@ -129,6 +137,7 @@ def _draw_near(before: Floats, after: Floats, at: float, rng: np.random.Generato
     near = np.flatnonzero(sides[0].near | sides[1].near)
     far = ~(sides[0].near | sides[1].near)
     groups = [(a, b, int((far & (sides[0].above == a) & (sides[1].above == b)).sum())) for a in (0, 1) for b in (0, 1)]
+    columns = [_columns(side, near) for side in sides]
     drawn = []
     for size in blocks(_RESAMPLES, len(near)):
         weights = rng.standard_exponential((size, len(near)))
@@ -137,10 +146,10 @@ def _draw_near(before: Floats, after: Floats, at: float, rng: np.random.Generato
         found = []
         for which, side in enumerate(sides):
             below = sum(amount for above, amount in sums.items() if not above[which])
-            below = below + weights[:, side.place[near] < side.first].sum(axis=1)
-            inside = np.flatnonzero(side.near[near])
-            inside = inside[np.argsort(side.place[near[inside]])]
-            reached = np.cumsum(weights[:, inside], axis=1) + below[:, None]
+            before_them, inside = columns[which]
+            below = below + weights[:, before_them].sum(axis=1)
+            reached = np.cumsum(weights[:, inside], axis=1)
+            reached += below[:, None]
             place = side.first + (reached < (at * total)[:, None]).sum(axis=1)
             found.append(side.values[np.minimum(place, len(side.values) - 1)])
         drawn.append(found[1] - found[0])

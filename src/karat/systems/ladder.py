@@ -22,6 +22,7 @@ from karat.options.option import takes
 from karat.results.comparison.compare import paired_sides
 from karat.results.comparison.sides import as_results
 from karat.results.differences import Difference
+from karat.results.doubts import doubt_text
 from karat.results.evaluate import evaluate_all
 from karat.results.result import Result
 from karat.results.summary import SummaryRow
@@ -111,7 +112,9 @@ def baseline_ladder(
     own = set(results)
     for run in runs:
         for result in as_results(run, judged, asked, scoring):
-            results[_free(result.system or result.run, results)] = result
+            name = _free(result.system or result.run, results)
+            results[name] = result
+            notes += [f"{name}: {text}" for text in doubt_text(result.doubts)]
     if how.columns is not None:
         how.columns.refuse_unused()
     if not results:

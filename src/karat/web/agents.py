@@ -25,6 +25,7 @@ from karat.results.queries.triage import LOSS, MISSED, Case, triage, triage_need
 from karat.results.result import Result
 from karat.results.results import Results
 from karat.results.saved import is_saved
+from karat.scoring.judged import Rules
 from karat.settings import load_config
 
 MOST = 20_000  # characters of an answer
@@ -155,7 +156,8 @@ class Tools:
             mapped = self.folder.read(mapped, "map")
         prices = None if config.prices is None else self.folder.read(config.prices, "prices")
         columns = FieldMap.of(mapped, settings="karat.yaml")
-        return {"k": config.metrics.retrieval.default_k, "columns": columns, "prices": prices}
+        found = {"k": config.metrics.retrieval.default_k, "columns": columns, "prices": prices}
+        return found | {"scores": config.scores, "normalize_ids": config.normalize_ids}
 
     def _options(self, request: Any) -> dict[str, Any]:
         """What the request says besides files, and what karat.yaml in the folder says."""
@@ -257,7 +259,9 @@ class Tools:
 
     def _check(self, request: CheckRequest) -> dict[str, Any]:
         files = [self.folder.read(file, "files") for file in request.files]
-        found = check_files(files, None, self._settings().get("columns"))
+        said = self._settings()
+        rules = Rules(**{name: said[name] for name in ("scores", "normalize_ids") if name in said})
+        found = check_files(files, None, said.get("columns"), rules=rules)
         return {
             "usable": not any(one.error for one in found),
             "files": [msgspec.to_builtins(one) for one in found],

@@ -114,7 +114,7 @@ def create_app(
         middleware=[
             Middleware(_Told, live=live is not None),
             Middleware(Guard, access=access, patience=patience, routes=routes),
-            Middleware(Remember, store=store, personal=personal),
+            Middleware(Remember, store=store, personal=personal, apart=workers is not None),
             Middleware(Lanes, apart=workers is not None),
         ],
         exception_handlers={HTTPException: _http_problem},

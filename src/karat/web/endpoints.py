@@ -39,6 +39,7 @@ class Problem(msgspec.Struct, frozen=True):
 
     error: str
     hint: str | None = None
+    code: str | None = None  # of the error, as in the reference of errors; refusals by the server have none
 
 
 class NotYet(ConfigError):
@@ -116,7 +117,7 @@ def problem_of(error: KaratError) -> tuple[int, Problem]:
     """404 for unknown things, 503 if the store fails, 403 for hidden grades, 400 for everything else."""
     codes = {NotThere: 404, StoreError: 503, NotYet: 403}
     status = next((code for kind, code in codes.items() if isinstance(error, kind)), 400)
-    return status, Problem(str(error).partition("\nhint: ")[0], error.hint and redact(error.hint))
+    return status, Problem(str(error).partition("\nhint: ")[0], error.hint and redact(error.hint), error.code)
 
 
 def openapi(endpoints: Sequence[Endpoint], prefix: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from functools import cache
 from importlib import resources
 from typing import Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 from jinja2 import ChoiceLoader, Environment, FunctionLoader
@@ -21,8 +21,11 @@ from karat.files.decode_errors import DECODE_ERRORS
 from karat.gates.verdict_form import Verdicts
 from karat.history.queries import Order
 from karat.history.report import gold_set, minute
+from karat.history.rows import RunRow, TrendPoint
 from karat.history.store import Store
-from karat.report.renderers.html import Placed, asset, environment
+from karat.report.blocks import SIGNS
+from karat.report.readable import NAME, readable, safe
+from karat.report.renderers.html import Placed, asset, environment, with_short_hashes
 from karat.report.svg import element
 from karat.results.numbers import written
 from karat.scoring.metrics.grammar import parse_metric
@@ -151,6 +154,37 @@ def kept_verdicts(document: str) -> Verdicts:
         raise InputError(said, code="old-verdict") from error
 
 
+# Parts of rows, made here because a list has hundreds of them: a macro takes ten times as long.
+
+
+def _run_link(run_id: str) -> Markup:
+    name = safe(run_id)
+    return Markup(f'<a href="/runs/{name}" title="{name}"><code>{safe(run_id[:10])}</code></a>')  # escaped
+
+
+def _query_link(query_id: str, runs: Sequence[str] = ()) -> Markup:
+    to = "&".join([urlencode({"query_id": query_id}, quote_via=quote), *(f"run={quote(run)}" for run in runs)])
+    name = safe(readable(query_id, NAME).replace("\n", " "))
+    return Markup(f'<a href="/query?{safe(to)}">{name}</a>')  # escaped
+
+
+def _outcome(value: str | None) -> Markup:
+    if not value:
+        return Markup("–")
+    word, sign = safe(value), f'<span class="sign" aria-hidden="true">{SIGNS[value]}</span>'
+    return Markup(f'<span class="{word}"><span class="outcome">{sign}{word}</span></span>')  # escaped
+
+
+def _named(row: RunRow | TrendPoint) -> Markup:
+    names = [*(f"{pin.kind} {pin.name}" for pin in row.pins), *row.tags]
+    return Markup("".join(f'<span class="tag">{safe(name)}</span>' for name in names))  # escaped
+
+
+def _made_by(branch: str | None, code: str | None) -> Markup:
+    version = f"<br><code>{with_short_hashes(readable(code, NAME))}</code>" if code else ""
+    return Markup(f"{safe(branch or '–')}{version}")  # escaped
+
+
 def sparkline(values: Sequence[float]) -> Markup:
     """A value over time, hidden from screen readers: the number next to it is the newest."""
     low, high = min(values), max(values)
@@ -172,7 +206,14 @@ def _templates() -> Environment:
     assert blocks.loader is not None
     made = blocks.overlay(loader=ChoiceLoader([FunctionLoader(_known), blocks.loader]))
     made.filters.update(minute=minute, gold_set=gold_set)
-    made.globals = {**made.globals, "may": may}
+    parts = {
+        "run_link": _run_link,
+        "query_link": _query_link,
+        "outcome": _outcome,
+        "named": _named,
+        "made_by": _made_by,
+    }
+    made.globals = {**made.globals, **parts, "may": may}
     return made
 
 

@@ -65,10 +65,13 @@ def _made(store: Store, asked: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         "headers": [],
     }
     with suppress(Exception):  # the server makes the page itself, and reports the error
+        version = None
         try:
-            shown = MADE_APART[asked["route"]](store, Request(scope))
+            with store.snapshot():
+                version = None if asked["run"] is None else store.run_version(asked["run"])
+                shown = MADE_APART[asked["route"]](store, Request(scope))
         except KaratError as error:
             shown = problem_page(store, error)
         headers = {name: value for name, value in shown.headers.items() if name != "content-length"}
-        return {"status": shown.status_code, "headers": headers}, bytes(shown.body)
+        return {"status": shown.status_code, "headers": headers, "version": version}, bytes(shown.body)
     return {}, b""

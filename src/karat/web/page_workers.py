@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _SLOW = "/compare"  # has a process of its own, so that other pages do not wait for it
 _FEWEST, _MOST = 2, 4  # processes
 _PATIENCE = 120.0  # seconds
+MADE_FROM = "karat.made_from"  # a list in the scope of a request, for the version of the run that its page shows
 _Answer = Future[tuple[dict[str, Any], bytes]]
 
 
@@ -70,6 +71,8 @@ class PageWorkers:
             return None
         if "status" not in told:
             return None
+        if told["version"] is not None and MADE_FROM in request.scope:
+            request.scope[MADE_FROM].append(told["version"])
         shown = redact_known(body.decode()) if kept_secrets() else body
         return Response(shown, told["status"], headers=told["headers"])
 

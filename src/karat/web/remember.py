@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from karat.errors import KaratError
 from karat.history.store import Store
 from karat.web.access import ROLE, VISITOR, Role
+from karat.web.page_workers import MADE_FROM
 
 _T = TypeVar("_T")
 # Path, query, whether the reader is anonymous, has a name or uses the token, and the role: pages show what it may do.
@@ -28,7 +29,8 @@ _Key = tuple[str, bytes, bool | None, Role]
 _PAGES = ("/runs", "/trend", "/compare", "/query", "/pins")
 _KEPT = (*_PAGES, *(f"/api/v1{path}" for path in (*_PAGES, "/side-by-side", "/choices", "/hits")))
 _NEVER = ("/export", "/queries.csv")  # files
-_ONE_RUN = ("/runs/", "/api/v1/runs/")
+_RUN_PAGES = "/runs/"
+_ONE_RUN = (_RUN_PAGES, "/api/v1/runs/")
 _LARGEST = 1 << 20  # bytes of a cached response
 _MOST = 64 << 20  # bytes of all responses, compressed
 _EACH = 500  # bytes of overhead per response
@@ -85,10 +87,18 @@ class Remember:
     """Middleware between the Guard and the application."""
 
     def __init__(
-        self, app: ASGIApp, store: Store, most: int = _MOST, *, personal: Callable[[Scope], bool] | None = None
+        self,
+        app: ASGIApp,
+        store: Store,
+        most: int = _MOST,
+        *,
+        personal: Callable[[Scope], bool] | None = None,
+        apart: bool = False,
     ) -> None:
-        """`personal`: whether a page shows more than the history, such as the visitor's own labels."""
+        """`personal`: whether a page shows more than the history, such as the visitor's own labels. `apart`: other
+        processes make pages."""
         self._app, self._store, self._most, self._personal = app, store, most, personal or (lambda scope: False)
+        self._apart = apart
         self._state = SharedState(store)
         self._kept: OrderedDict[_Key, Kept] = OrderedDict()
         self._ready: OrderedDict[_Key, bytes] = OrderedDict()
@@ -132,8 +142,10 @@ class Remember:
     async def _made(
         self, key: _Key, state: str, since: int, scope: Scope, receive: Receive
     ) -> tuple[Message | None, bytes]:
-        """Calls the application. State and version are read first, so a write in between invalidates the response."""
-        version = await self._version(key)
+        """Calls the application. State and version are read first, so a write in between invalidates the response.
+        Processes that make pages read the version of the run themselves."""
+        version = None if self._apart and key[0].startswith(_RUN_PAGES) else await self._version(key)
+        scope[MADE_FROM] = made_from = list[str]()
         said: list[Message] = []
 
         async def keep(message: Message) -> None:
@@ -146,6 +158,7 @@ class Remember:
             return None, b""
         body = b"".join(message.get("body", b"") for message in said[1:])
         if said[0]["status"] == 200 and len(body) <= _LARGEST:
+            version = made_from[0] if made_from else version
             self._keep(key, Kept(state, since, version, said[0], zlib.compress(body, 1)))
         return said[0], body
 

@@ -19,6 +19,7 @@ import karat
 from karat.errors import ConfigError
 from karat.report.export import export
 from karat.results.comparison.compare import CandidateComparison, compare_results
+from karat.results.comparison.sides import compared_audits
 from karat.results.differences import Difference
 from karat.results.evaluate import evaluate_all
 from karat.statistics.sampling import Sampling
@@ -210,6 +211,20 @@ def test_runs_without_a_query_in_common_are_refused() -> None:
         pair({"p": ["a"]}, {"q": ["a"]}, gold, missing="skip")
     assert "'p'" in str(error.value)
     assert "'q'" in str(error.value)
+
+
+def test_audits_of_a_comparison_say_which_missing_queries_it_leaves_out() -> None:
+    """q0 and q1 are missing from the baseline, q1 and q2 from the candidate."""
+    gold = judged(5)
+    runs = [{q: h for q, h in finds(5, {3, 4}).items() if q not in gone} for gone in (("q0", "q1"), ("q1", "q2"))]
+    sides = [karat.evaluate(run, gold, ["recall@1"], sampling=Sampling(resamples=200)) for run in runs]
+    audits = [{entry.code: entry.examples for entry in audit} for audit in compared_audits(sides)]
+    assert audits == [{"unshared_queries": ("q0", "q1")}, {"missing_queries": ("q2",), "unshared_queries": ("q1",)}]
+    (found,) = compare_results(sides, force=True).pairs
+    assert [re.findall(r"baseline|candidate|\d+", note) for note in found.notes[-2:]] == [
+        ["baseline", "2"],
+        ["candidate", "1"],
+    ]
 
 
 def test_different_queries_are_compared_where_both_have_them_and_it_is_said() -> None:

@@ -197,13 +197,18 @@ def test_processes_give_the_same_of_a_scattered_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_query_in_two_parts_of_a_log_is_refused_as_ever(tmp_path: Path, known: bool) -> None:
+def test_a_query_in_two_parts_of_a_log_is_read_as_ever(tmp_path: Path, known: bool) -> None:
     write_jsonl(hits_table(400, 12), tmp_path / "run")
     lines = (tmp_path / "run").read_text().splitlines(keepends=True)
     again = lines[1] if known else lines[0]  # q00000 has no gold
     (tmp_path / "run").write_text("".join([*lines, again]))
+    gold, engine = gold_of(400, 12), Processes(2, part=20_000, parts=2)
+    found = karat.evaluate(tmp_path / "run", gold, METRICS, engine=engine)
+    assert_same(karat.evaluate(tmp_path / "run", gold, METRICS), found)
+    assert found.audit["repeated_lines"] == 1
+    (tmp_path / "run").write_text("".join([*lines, again.replace("{", "{ ", 1)]))
     with refused("duplicate-query", InputError, file=tmp_path / "run", line=401):
-        karat.evaluate(tmp_path / "run", gold_of(400, 12), METRICS, engine=Processes(2, part=20_000, parts=2))
+        karat.evaluate(tmp_path / "run", gold, METRICS, engine=engine)
 
 
 def test_a_bad_line_is_named_as_ever(tmp_path: Path) -> None:

@@ -250,6 +250,10 @@ def _rows(table: Table, looks: list[str]) -> Markup:
         for value, (begin, end, column) in zip(row, tags, strict=True):
             if isinstance(value, str):
                 made.append(f"{begin}>{safe(value, _CELL)}{end}")
+            elif value is None:
+                made.append(f"{begin}>–{end}")
+            elif isinstance(value, float):  # needs no escaping, like other numbers
+                made.append(f'{begin} data-v="{value!r}">{write_cell(value, column.style)}{end}')
             else:
                 made.append(f"{begin}{_sort_key(value)}>{_inside(value, column)}{end}")
         made.append("</tr>\n")

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from karat.data.audit import Audit
 from karat.report.blocks import Block, Column, Report, Section, Table, Text
 from karat.report.cells import count, table
 from karat.report.overview import run_names
@@ -26,11 +27,15 @@ class AuditSection(ReportSection):
     def blocks(self, result: Result) -> list[Block]:
         if not list(result.audited):
             return [Text("Nothing to report: every query was found, every list was valid.")]
-        rows = [[e.count, e.found, e.done or None, listed(e.examples) or None] for e in result.audited]
-        return [table([count("count"), "found", "done", "for example"], rows)]
+        return [_audit_table(result.audited)]
 
     def short_blocks(self, result: Result) -> list[Block]:
         return self.blocks(result) if list(result.audited) else []
+
+
+def _audit_table(audit: Audit) -> Table:
+    rows = [[e.count, e.found, e.done or None, listed(e.examples) or None] for e in audit]
+    return table([count("count"), "found", "done", "for example"], rows)
 
 
 def audit_line(result: Result, *, deep: bool = True) -> list[Text]:
@@ -39,13 +44,16 @@ def audit_line(result: Result, *, deep: bool = True) -> list[Text]:
     return [Text(said, "warning") for said in (lost_in_short(result), too_deep(result) if deep else None) if said]
 
 
-def with_audits(report: Report, results: Sequence[Result]) -> Report:
-    """Returns the report with the audits that are not empty, and with doubts at the start."""
-    audited = msgspec.structs.replace(report, sections=[*report.sections, *audit_sections(results)])
-    return with_doubts(_with_trouble(audited, results), results)
+def with_audits(report: Report, results: Sequence[Result], audits: Sequence[Audit] | None = None) -> Report:
+    """Returns the report with the audits that are not empty, and with doubts at the start. `audits`: if they are not
+    those of the results."""
+    sections = [*report.sections, *audit_sections(results, audits)]
+    return with_doubts(_with_trouble(msgspec.structs.replace(report, sections=sections), results), results)
 
 
-def audit_sections(results: Sequence[Result], *, brief: bool = False) -> list[Section]:
+def audit_sections(
+    results: Sequence[Result], audits: Sequence[Audit] | None = None, *, brief: bool = False
+) -> list[Section]:
     """Returns the audits that are not empty, one section per result; in brief, one section with a line per result."""
     names = [f": {name}" if len(results) > 1 else "" for name in run_names([r.system or r.run for r in results])]
     if brief:
@@ -55,10 +63,11 @@ def audit_sections(results: Sequence[Result], *, brief: bool = False) -> list[Se
             for line in audit_line(result, deep=len(results) == 1)
         ]
         return [Section(AuditSection.name, AuditSection.title, lines)] if lines else []
+    shown = [result.audited for result in results] if audits is None else audits
     return [
-        Section(AuditSection.name, f"{AuditSection.title}{name}", AuditSection().blocks(result))
-        for result, name in zip(results, names, strict=True)
-        if list(result.audited)
+        Section(AuditSection.name, f"{AuditSection.title}{name}", [_audit_table(audit)])
+        for audit, name in zip(shown, names, strict=True)
+        if list(audit)
     ]
 
 
@@ -142,6 +151,8 @@ def _table(facts: dict[str, Any]) -> Table:
 def _plain(value: Any) -> str:
     if isinstance(value, dict) and set(value) == {"values", "first"}:
         return f"{value['values']} different values, the first: {_plain(value['first'])}"
+    if isinstance(value, dict) and set(value) == {"values"}:
+        return f"{counted(value['values'], 'value')}, not shown"
     if isinstance(value, dict):
         return ", ".join(f"{k} {_plain(v)}" for k, v in value.items())
     return str(value)

@@ -73,16 +73,16 @@ def _rules(found: EvidenceFound) -> list[Block]:
         for r in found.rules
     ]
     note = (
-        f"{found.covered:,} of {found.evidences:,} evidences of {counted(found.queries)} are covered by the top "
-        f"{max(found.ks)}. evidences: counted by the first chunk that covers them. pairs: evidence and chunk."
+        f"Covered by the top {max(found.ks)}: {found.covered:,} of {found.evidences:,} evidence texts of "
+        f"{counted(found.queries)}. Each counts for the first chunk that covers it. pairs: evidence text and chunk."
     )
-    return [table(["covered because", count("evidences"), count("pairs")], rows, note)]
+    return [table(["covered because", count("texts"), count("pairs")], rows, note)]
 
 
 def _caveats(found: EvidenceFound) -> list[Block]:
     no_text = f"Hits without text, which cover nothing: {found.without_text:,} of {found.hits:,}."
     too_long = f"Pairs of texts too long to compare, counted as not covered: {found.too_long:,}."
-    longer = f"Uncovered evidences longer than every chunk in their query's top: {found.longer:,}."
+    longer = f"Uncovered evidence texts longer than every chunk in their query's top: {found.longer:,}."
     return texts("note", (found.without_text, no_text), (found.too_long, too_long), (found.longer, longer))
 
 

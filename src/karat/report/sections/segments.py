@@ -7,6 +7,7 @@ from itertools import groupby
 from karat.report.blocks import Block, Cell, Column, Table
 from karat.report.cells import (
     count,
+    few_by,
     few_name,
     few_warning,
     interval_column,
@@ -51,6 +52,7 @@ class Segments(ReportSection):
 def _blocks(result: Result, rows: list[SegmentRow]) -> list[Block]:
     shown = shown_metrics(result.metrics)
     metrics = [(str(m), m.unit_by(result.rules)) for m in shown]
+    rows = [few_by(row, [name for name, _ in metrics]) for row in rows]
     parts = _parted(metrics)[: None if shown == result.metrics else 1]
     tables = [
         _table(name, group, part)

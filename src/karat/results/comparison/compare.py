@@ -29,6 +29,7 @@ from karat.results.comparison.open_labels import (
 from karat.results.comparison.overlap import (
     ListOverlap,
     list_overlap,
+    lowest,
     overlap_depth,
     split_overlap,
 )
@@ -412,9 +413,9 @@ def biggest_changes(
 ) -> list[Change]:
     """The biggest losses, worst first, then the biggest gains, best first."""
     deltas = paired.deltas(metric) * (1 if metric.direction == "higher" else -1)
-    moved = np.flatnonzero(np.abs(np.nan_to_num(deltas)) > SAME).tolist()
-    losses = sorted((i for i in moved if deltas[i] < 0), key=lambda i: (deltas[i], queries[i]))[:shown]
-    gains = sorted((i for i in moved if deltas[i] > 0), key=lambda i: (-deltas[i], queries[i]))[:shown]
+    moved = np.abs(np.nan_to_num(deltas)) > SAME
+    losses = lowest(deltas, np.flatnonzero(moved & (deltas < 0)), queries, shown)
+    gains = lowest(-deltas, np.flatnonzero(moved & (deltas > 0)), queries, shown)
     picked = [*losses, *gains]
     gold, before, after = baseline.gold, {}, {}
     depths = {q: metric.k or int(gold.k[gold.index[q]]) or baseline.rules.k for q in (queries[i] for i in picked)}

@@ -126,7 +126,7 @@ def list_overlap(
         unseen_queries=_named(queries, unseen),
         unlisted=None if unlisted is None else int(unlisted.sum()),
         unlisted_queries=_named(queries, unlisted),
-        least=_least(first, queries, values[str(shown[0])]),
+        least=_least(first, queries, first.rows[at], values[str(shown[0])]),
         segments=[group for name in segmented_by for group in _segments(first, scores, at, name, sampling)],
     )
 
@@ -168,11 +168,21 @@ def _named(queries: Sequence[str], which: Bools | None) -> list[str]:
     return [] if which is None else sorted(queries[i] for i in np.flatnonzero(which).tolist())[:_EXAMPLES]
 
 
-def _least(first: Result, queries: Sequence[str], values: Floats) -> list[LeastAlike]:
-    unlike = np.flatnonzero(values < 1).tolist()
-    found = sorted(unlike, key=lambda i: (values[i], queries[i]))[:_EXAMPLES]
-    gold = first.gold
-    return [LeastAlike(queries[i], gold.text(gold.index[queries[i]]), float(values[i])) for i in found]
+def lowest(values: Floats, among: Ints, names: Sequence[str], most: int) -> list[int]:
+    """Some of these places, those with the lowest values first; of equal values, by name.
+
+    >>> lowest(np.array([0.5, 0.1, 0.5, 0.9]), np.arange(4), ["b", "c", "a", "d"], 2)
+    [1, 2]
+    """
+    if len(among) > most > 0:  # to sort all of them by name would take longer than everything else
+        among = among[values[among] <= np.partition(values[among], most - 1)[most - 1]]
+    return sorted(among.tolist(), key=lambda i: (values[i], names[i]))[:most]
+
+
+def _least(first: Result, queries: Sequence[str], rows: Ints, values: Floats) -> list[LeastAlike]:
+    """`rows`: of the queries in the gold set."""
+    found = lowest(values, np.flatnonzero(values < 1), queries, _EXAMPLES)
+    return [LeastAlike(queries[i], first.gold.text(int(rows[i])), float(values[i])) for i in found]
 
 
 def _segments(first: Result, scores: Scores, at: Ints, name: str, sampling: Sampling) -> list[SegmentOverlap]:

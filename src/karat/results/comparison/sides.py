@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
+from karat.data.audit import Audit
 from karat.data.gold import Gold
 from karat.data.hits import Run
 from karat.errors import ConfigError, shorten
@@ -102,10 +103,8 @@ def refuse_different(first: Result, other: Result, force: bool) -> list[str]:
     if first.rules.scores != other.rules.scores:
         read = [side.rules.scores or "as logged" for side in (first, other)]
         notes.append(f"the scores of the baseline are read {read[0]}, those of the candidate {read[1]}.")
-    if first.missing:
-        notes.append(_lacking("baseline", first, "left out here"))
-    if other.missing:
-        notes.append(_lacking("candidate", other, "counted as failed"))
+    notes += _lacking("baseline", first.missing, "left out of the comparison")
+    notes += _lacking("candidate", other.missing - first.missing, "counted as failed")
     hashes = {first.gold.dataset.hash, other.gold.dataset.hash} - {None}
     if len(hashes) > 1 and not problems:
         notes.append("the gold sets have different content, but their versions do not differ.")
@@ -129,9 +128,24 @@ def _refused(problems: list[str], force: bool) -> list[str]:
     return [f"compared with --force although {problem}." for problem in problems]
 
 
-def _lacking(name: str, side: Result, done: str) -> str:
+def _lacking(name: str, missing: Collection[str], done: str) -> list[str]:
     """A note on missing queries. Those of a run count against it; those of a baseline would look like a gain."""
-    return f"the {name} is missing {counted(len(side.missing))} of the gold set: {done}."
+    return [f"the {name} is missing {counted(len(missing))} of the gold set: {done}."] if missing else []
+
+
+def compared_audits(sides: Sequence[Result]) -> list[Audit]:
+    """The audits of the results, which say what the comparison does with missing queries."""
+    return [_compared_audit(side, sides[0].missing) for side in sides]
+
+
+def _compared_audit(side: Result, left_out: Collection[str]) -> Audit:
+    audit = Audit.of(entry for entry in side.audited if entry.code != "missing_queries")
+    answerable = (side.gold.no_answer[side.rows] == 0).tolist()
+    missing = [q for q, wanted in zip(side.queries, answerable, strict=True) if wanted and q in side.missing]
+    for code, gone in (("missing_queries", False), ("unshared_queries", True)):
+        queries = [query for query in missing if (query in left_out) is gone]
+        audit.count(code, len(queries), queries)
+    return audit
 
 
 def _different_data(first: Result, other: Result) -> list[str]:

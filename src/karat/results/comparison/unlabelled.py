@@ -15,6 +15,7 @@ from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.options import Options
 from karat.scoring.run_as_gold import gold_of_queries
+from karat.scoring.top_lists import in_order
 
 if TYPE_CHECKING:
     from karat.options.keywords import EvaluateKeywords
@@ -42,5 +43,5 @@ def unlabelled(
         hint = "add --gold GOLD; without it, only rbo, jaccard, latency, cost and the like can be compared"
         raise ConfigError(f"{needing[0]} needs a gold set", code="no-gold", hint=hint)
     columns = frozenset({"text"} if texts else ()).union(*(metric.reads for metric in asked))
-    held = HeldRun(read_run(sides[0], **Options(**options).of_run), columns)
-    return [held, *sides[1:]], gold_of_queries(held)
+    first = HeldRun(read_run(sides[0], **Options(**options).of_run), columns)
+    return in_order(first, lambda held: ([held, *sides[1:]], gold_of_queries(held)))

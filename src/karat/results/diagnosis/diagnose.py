@@ -108,10 +108,11 @@ def _pair(result: Result, comparison: Comparison) -> CandidateComparison:
 
 
 def reference() -> str:
-    """The table of rules as Markdown."""
-    rows = ["| finding | when | what to try |", "|---|---|---|"]
+    """The rules as Markdown, one heading each."""
     entries: list[Rule[Any]] = [*rules.TABLE, *changes.TABLE]
+    parts = []
     for rule in entries:
-        said = f"| `{rule.code}` {rule.title} | {rule.when} | {'; '.join(rule.what_to_try)} |"
-        rows.append(said.format(attribute="NAME", values="VALUE", where=""))
-    return "\n".join(rows) + "\n"
+        title = rule.title.format(attribute="NAME", values="VALUE", where="")
+        tries = "\n".join(f"- {step}" for step in rule.what_to_try).format(attribute="NAME", values="VALUE", where="")
+        parts.append(f"### {rule.code}\n\n**{title}**\n\nWhen: {rule.when}\n\nTry:\n\n{tries}\n")
+    return "\n".join(parts)

@@ -198,15 +198,19 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
         return LazyInterval(name, found.quantiles([at])[0], limits_at, self.sampling.level)
 
     @cached_property
+    def length(self) -> float:
+        """How many hits half of the lists have at least, of those that are not empty."""
+        returned = self.depths[self.depths > 0]
+        return tally(returned.astype(np.float64)).quantiles([0.5])[0] if len(returned) else 0.0
+
+    @cached_property
     def depth(self) -> int:
         """The deepest k that half of the lists reach and at which recall was measured.
 
         Beyond the end of a list, nothing is known.
         """
-        returned = self.depths[self.depths > 0]
-        half = tally(returned.astype(np.float64)).quantiles([0.5])[0] if len(returned) else 0.0
         for k in DEPTHS:
-            if half >= k:
+            if self.length >= k:
                 if f"recall@{k}" not in self.values:
                     break  # the lists are deeper, but recall was not requested
                 return k

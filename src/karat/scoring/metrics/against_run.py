@@ -43,10 +43,10 @@ class RankBiasedOverlap(AgainstRun, frozen=True, kw_only=True):
     """Rank-biased overlap (RBO) of the top k hits with those of a reference run; 1 means the same list.
 
     The overlap of the first d hits, averaged over every depth d with weight (1 − p) p^(d − 1), so high ranks count
-    most. Extrapolated beyond k, and for lists of different length (Webber, Moffat and Zobel 2010, eq. 32). Hits of
-    equal score are tied: `ties=b` corrects for ties, so that equal lists score 1; `ties=a` is the mean over all orders;
-    `ties=w` puts tied hits at the same rank (Corsi and Urbano 2024). 0 for a query without hits; undefined if the
-    reference lacks the query, or both have no hits.
+    most. Extrapolated beyond k, and for lists of different length (Webber, Moffat and Zobel 2010, eq. 32). Hits with
+    equal scores are tied: `ties=b` corrects for ties, so that equal lists score 1; `ties=a` is the mean over all
+    orders; `ties=w` puts tied hits at the same rank (Corsi and Urbano 2024). 0 for a query without hits. Undefined if
+    the reference lacks the query, or both have no hits.
 
     >>> import karat
     >>> old, new = {"q": ["a", "b", "c", "d"]}, {"q": ["b", "a", "c", "x"]}
@@ -67,7 +67,8 @@ class RankBiasedOverlap(AgainstRun, frozen=True, kw_only=True):
 class Jaccard(AgainstRun, frozen=True, kw_only=True):
     """Hits in the top k of both the run and a reference run / hits in the top k of either.
 
-    0 for a query without hits; undefined if the reference lacks the query, or both have no hits.
+    The order does not matter. 0 for a query without hits. Undefined if the reference lacks the query, or both have no
+    hits.
 
     >>> import karat
     >>> old, new = {"q": ["a", "b", "c", "d"]}, {"q": ["b", "a", "c", "x"]}

@@ -66,8 +66,8 @@ class _Sized(Metric, frozen=True, kw_only=True):
 class Tokens(_Sized, frozen=True, kw_only=True):
     """Number of tokens of the top k hits together.
 
-    The tokens of a hit are its `tokens` in the log, else estimated from its text: one token for every four bytes.
-    Undefined for a query that the run lacks, and where a hit has neither tokens nor text.
+    The tokens of a hit are its `tokens` in the log. Without them they are estimated from its text: one token for every
+    four bytes. Undefined for a query that is missing from the run, and if a hit has neither tokens nor text.
 
     >>> import karat
     >>> hits = [{"chunk_id": "a", "tokens": 900}, {"chunk_id": "b", "tokens": 800}, {"chunk_id": "c", "tokens": 400}]
@@ -89,11 +89,11 @@ class Tokens(_Sized, frozen=True, kw_only=True):
 
 
 class InThird(Relevance, _Sized, frozen=True, kw_only=True):
-    """Share of the relevant hits among the top k that are in one third of the context's tokens, by default the middle.
+    """Share of the relevant hits in the top k that are in one third of the context's tokens, by default the middle.
 
-    `order` is the order in which the hits are put into the context: `rank` (best first), `reversed` (best last) or
-    `sides` (best at both ends: 1, 3, 5, …, 6, 4, 2). A hit that lies in two thirds counts for each with its share of
-    tokens, so the three thirds add up to 1. Undefined without a relevant hit, and where tokens are unknown.
+    `order` is the order of the hits in the context: `rank` (best first), `reversed` (best last) or `sides` (best at
+    both ends: 1, 3, 5, …, 6, 4, 2). A hit that lies in two thirds counts in each with its share of tokens, so the
+    three thirds add up to 1. Undefined without a relevant hit, and if tokens are unknown.
 
     >>> import karat
     >>> hits = [{"chunk_id": chunk, "tokens": 100} for chunk in "abcdef"]
@@ -152,9 +152,9 @@ def _starts(top: TopTokens, order: Order) -> Floats:
 
 
 class RedundantTokens(Novelty, _Sized, frozen=True, kw_only=True):
-    """Share of the tokens of the top k hits that are in hits whose text repeats what is higher up.
+    """Share of the tokens of the top k hits that are in hits whose text repeats hits above.
 
-    A hit repeats if at least `threshold` of its word shingles occur higher up, as in `novelty`. Undefined where a hit
+    A hit repeats if at least `threshold` of its word shingles occur in hits above, as in `novelty`. Undefined if a hit
     has no text.
 
     >>> import karat

@@ -54,9 +54,9 @@ class _Used(Metric, frozen=True, kw_only=True):
 class Cost(_Used, frozen=True, kw_only=True):
     """Cost of a query by the price table (`--prices`): all stages together, or one with `stage=…`.
 
-    In the currency of the table. Undefined where the log has no `usage`, where a model has no price, and where
-    tokens have a price but were not logged: an unknown cost is not 0. The cost of a stage is defined only for
-    queries that used it. One-off costs are never included.
+    In the currency of the table. An unknown cost is not 0: it is undefined if the log has no `usage`, if a model has
+    no price, or if tokens have a price but were not logged. The cost of a stage is defined only for queries that used
+    it. One-off costs are never included.
 
     >>> import karat
     >>> embedded = {"stage": "embed", "model": "small", "prompt_tokens": 20}
@@ -89,7 +89,7 @@ class Cost(_Used, frozen=True, kw_only=True):
 class PromptTokens(_Used, frozen=True, kw_only=True):
     """Tokens sent to the models for a query, in all stages or in one with `stage=…`.
 
-    Undefined where the log has no tokens.
+    Undefined if the log has no tokens.
 
     >>> import karat
     >>> rewritten = {"stage": "rewrite", "prompt_tokens": 60, "completion_tokens": 12}
@@ -122,7 +122,8 @@ def _sum(tokens: list[int | None]) -> float | None:
 class Latency(Metric, frozen=True, kw_only=True):
     """Mean latency of a query in milliseconds: all stages together, or one with `stage=…`.
 
-    Undefined for a query without logged latency; `total` in the log wins over the sum of the stages.
+    If the log has a `total`, it is used instead of the sum of the stages. Undefined for a query without logged
+    latency.
 
     >>> import karat
     >>> run = [{"query_id": "q", "topk": ["a"], "latency_ms": {"retrieve": 30, "rerank": 12}}]

@@ -15,13 +15,13 @@ _LARGEST = 500.0
 
 
 class NDCG(Relevance, frozen=True, kw_only=True):
-    """Discounted gain of the top k divided by that of the ideal ranking of the whole gold set.
+    """Gain of the top k, where higher ranks count more, divided by the gain of a perfect ranking.
 
-    The gain of grade g is 2^g − 1, or g with gain=linear (as in trec_eval); for binary gold both are equal.
-    The discount is 1 / log2(rank + 1). The ideal comes from the gold, never from the retrieved list: tools
-    that sort the retrieved list give a perfect score to a run that found one item of ten. With a token
-    budget (`ndcg@2000tok`) the ideal is not cut, since the gold does not say which items would fit. A hit that
-    holds several passages gains all of them; the score is at most 1.
+    The gain of grade g is 2^g − 1, or g with `gain=linear` (as in trec_eval). If all grades are 0 or 1, both are
+    equal. The gain at a rank is divided by log2(rank + 1). The perfect ranking comes from the gold set, never from the
+    retrieved list: tools that sort the retrieved list give a perfect score to a run that found one item of ten. With a
+    token budget (`ndcg@2000tok`) the perfect ranking is not cut, since the gold set does not say which items would
+    fit. A hit that holds several passages gains all of them; the score is at most 1.
 
     >>> import karat
     >>> result = karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["ndcg@5"])
@@ -132,9 +132,9 @@ def first_rank(metric: Relevance, judged: Judged) -> Ints:
 
 
 class ReciprocalRank(Relevance, frozen=True, kw_only=True):
-    """1 / rank of the first relevant item, or 0 if there is none (in the top k, if k is given).
+    """1 / rank of the first relevant item, or 0 if there is none.
 
-    Without a cutoff the whole list counts.
+    With k, only the top k count; without, the whole list.
 
     >>> import karat
     >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["mrr", "mrr@1"]).means
@@ -171,7 +171,8 @@ class ReciprocalRank(Relevance, frozen=True, kw_only=True):
 class TargetRank(Relevance, frozen=True, kw_only=True):
     """Rank of the first relevant item; undefined if it was not found.
 
-    For sets with a single target. The mean only covers the queries that found it: read it together with hit@k.
+    For gold sets with one target per query. The mean covers only the queries that found it, so read it together with
+    hit@k.
 
     >>> import karat
     >>> result = karat.evaluate({"a": ["x", "t"], "b": ["x"]}, {"a": ["t"], "b": ["t"]}, ["target_rank"])
@@ -198,12 +199,12 @@ def rbp_weight(p: float, rank: Ints) -> Floats:
 
 
 class RBP(Relevance, frozen=True, kw_only=True):
-    """(1 − p) · Σ p^(rank − 1) over the relevant hits.
+    """Rank-biased precision: (1 − p) · Σ p^(rank − 1) over the relevant hits.
 
-    Does not depend on the number of relevant items, so gaps in the gold do not inflate it; `rbp_residual` is what
-    unjudged hits could add. Never reaches 1 for a finite gold set. Graded: with `top=3` a hit of grade g gains
-    g / 3 of its place, and one of grade 3 or more the full place (Moffat and Zobel 2008). `top` is the best grade of
-    your scale; it is not taken from the gold, where a query might have no item of that grade.
+    p is how likely a reader is to go on to the next hit. It does not depend on the number of relevant items, so gaps
+    in the gold set do not inflate it. `rbp_residual` is what unjudged hits could add. It never reaches 1 for a finite
+    gold set. With grades: `top=3` gives a hit of grade g the share g / 3 of its place, and one of grade 3 or more the
+    full place (Moffat and Zobel 2008). `top` is the best grade of your scale, not that of the query's items.
 
     >>> import karat
     >>> asked = ["rbp(p=0.5)", "rbp(p=0.5,top=2)"]
@@ -247,7 +248,7 @@ class RBP(Relevance, frozen=True, kw_only=True):
 
 
 class RBPResidual(Relevance, frozen=True, kw_only=True):
-    """What RBP could still gain: the weight of all places without a judged hit, including those past the end.
+    """What RBP could still gain: the weight of all ranks without a judged hit, also after the end of the list.
 
     >>> import karat
     >>> result = karat.evaluate({"q": ["a", "?"]}, {"q": ["a"]}, ["rbp_residual(p=0.5)"])

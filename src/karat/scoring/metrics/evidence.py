@@ -225,11 +225,11 @@ class EvidenceMetric(Metric, frozen=True, kw_only=True):
 
 
 class Coverage(EvidenceMetric, frozen=True, kw_only=True):
-    """Share of a query's evidences that some chunk in the top k covers, averaged over queries.
+    """Share of a query's evidence texts that some chunk in the top k covers.
 
-    A chunk covers an evidence when one contains the other, or when `difflib`'s ratio of the two reaches the
-    threshold (0.7, or `--fuzzy-threshold`). Both are lower-cased and white space is collapsed. Evidences that are equal
-    after that count once. Undefined for a query without evidence or without an answer, and where no hit in the top k
+    Every query counts once. A chunk covers an evidence text if one contains the other, or if they are similar:
+    `difflib`'s ratio reaches the threshold (0.7, or `--fuzzy-threshold`). Case and white space do not matter. Equal
+    evidence texts count once. Undefined for a query without evidence or without an answer, and if no hit in the top k
     has a text.
 
     >>> import karat
@@ -248,9 +248,9 @@ class Coverage(EvidenceMetric, frozen=True, kw_only=True):
 
 
 class EvidenceRecall(Coverage, frozen=True, kw_only=True):
-    """Share of all evidences of all queries that some chunk in the top k of their query covers (micro).
+    """Share of all evidence texts, over all queries, that some chunk in the top k of their query covers.
 
-    Every evidence counts once, so queries with many evidences weigh more; in `coverage` every query counts once.
+    Every evidence text counts once, so queries with many of them weigh more. In `coverage`, every query counts once.
 
     >>> import karat
     >>> run = {"q": [], "r": [{"chunk_id": "a", "text": "cards ship in two weeks"}]}
@@ -269,7 +269,7 @@ class EvidenceRecall(Coverage, frozen=True, kw_only=True):
 
 
 class FullCoverage(EvidenceMetric, frozen=True, kw_only=True):
-    """1 when chunks in the top k cover every evidence of the query, else 0.
+    """1 if chunks in the top k cover every evidence text of the query, else 0.
 
     >>> import karat
     >>> hits = [{"chunk_id": "a", "text": "refunds take five days"}, {"chunk_id": "b", "text": "paid by card"}]
@@ -287,9 +287,9 @@ class FullCoverage(EvidenceMetric, frozen=True, kw_only=True):
 
 
 class EvidenceHit(EvidenceMetric, frozen=True, kw_only=True):
-    """1 when at least one chunk in the top k covers an evidence, else 0.
+    """1 if at least one chunk in the top k covers an evidence text, else 0.
 
-    `hit@10` compares ids, and so do its other names `hit_rate@10` and `HitRate@10`.
+    `hit@10` compares ids instead, and so do its other names `hit_rate@10` and `HitRate@10`.
 
     >>> import karat
     >>> hits = [{"chunk_id": "a", "text": "nothing of use"}, {"chunk_id": "b", "text": "refunds take five days"}]
@@ -307,9 +307,9 @@ class EvidenceHit(EvidenceMetric, frozen=True, kw_only=True):
 
 
 class EvidencePrecision(EvidenceMetric, frozen=True, kw_only=True):
-    """Share of the top k that covers an evidence.
+    """Share of the top k that covers an evidence text.
 
-    Always divides by k. Every chunk that covers an evidence counts, even if the evidence was covered before.
+    Always divides by k. Every chunk that covers an evidence text counts, even if a chunk above covers the same text.
 
     >>> import karat
     >>> hits = [{"chunk_id": "a", "text": "refunds take five days"}, {"chunk_id": "b", "text": "in five days"}]
@@ -327,7 +327,7 @@ class EvidencePrecision(EvidenceMetric, frozen=True, kw_only=True):
 
 
 class EvidenceReciprocalRank(EvidenceMetric, frozen=True, kw_only=True):
-    """1 / rank of the first chunk that covers an evidence, or 0 if there is none (in the top k, if k is given).
+    """1 / rank of the first chunk that covers an evidence text, or 0 if there is none (in the top k, if k is given).
 
     >>> import karat
     >>> hits = [{"chunk_id": "a", "text": "nothing of use"}, {"chunk_id": "b", "text": "refunds take five days"}]
@@ -348,10 +348,10 @@ class EvidenceReciprocalRank(EvidenceMetric, frozen=True, kw_only=True):
 
 
 class EvidenceAveragePrecision(EvidenceMetric, frozen=True, kw_only=True):
-    """Sum of the precision at the rank at which each evidence is first covered, divided by all evidences.
+    """Sum of the precision at the rank where each evidence text is first covered, divided by all evidence texts.
 
-    For the precision, a chunk is relevant when it covers an evidence that no chunk above it covers: repeats add
-    nothing. A chunk that covers several evidences is one relevant chunk, and counts for all of them.
+    For the precision, a chunk is relevant if it covers an evidence text that no chunk above it covers: repeats add
+    nothing. A chunk that covers several evidence texts is one relevant chunk, and counts for all of them.
 
     >>> import karat
     >>> texts = ["refunds take five days", "nothing of use", "refunds take five days.", "cards ship in two weeks"]
@@ -375,11 +375,12 @@ class EvidenceAveragePrecision(EvidenceMetric, frozen=True, kw_only=True):
 
 
 class AnswerContainment(Metric, frozen=True, kw_only=True):
-    """1 when the text of one of the top k hits contains the answer, else 0.
+    """1 if the text of one of the top k hits contains the answer, else 0.
 
-    The answer is the query's `answer_span`, else its `answer`, word for word apart from case and white space. A
-    long `answer` rarely occurs literally; a span of a few words works better. 0 for a query that the run lacks;
-    undefined without either, for a query without an answer, and where no hit in the top k has a text.
+    The answer is the query's `answer_span`, or its `answer` if it has no span. It must occur word for word; case and
+    white space do not matter. A long `answer` rarely does, so a span of a few words works better. 0 for a query that
+    is missing from the run. Undefined if the query has neither field or no answer, and if no hit in the top k has a
+    text.
 
     >>> import karat
     >>> hits = [{"chunk_id": "a", "text": "by card or in cash"}, {"chunk_id": "b", "text": "Within 90\\nDays."}]

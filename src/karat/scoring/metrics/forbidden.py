@@ -126,9 +126,10 @@ class _Forbids(Metric, frozen=True, kw_only=True):
 class Forbidden(_Forbids, frozen=True, kw_only=True):
     """1 if a hit among the top k is forbidden, else 0; the mean is the leak rate.
 
-    Forbidden are the ids in a query's `forbidden` (a document's id forbids all of its chunks) and hits for which a
-    rule of `--forbid` holds. Its interval is exact (Clopper–Pearson): without a leak in n queries, at most about 3/n
-    of all queries leak. Undefined for a query that the run lacks and, with ids only, for one without `forbidden`.
+    A hit is forbidden if its id is in the query's `forbidden` (a document's id forbids all of its chunks), or if a
+    rule of `--forbid` holds. The interval is exact (Clopper–Pearson): without a leak in n queries, at most about 3/n
+    of all queries leak. Undefined for a query that is missing from the run and, without rules, for one without
+    `forbidden`.
 
     >>> import karat
     >>> gold = [{"query_id": query, "gold": ["a"], "forbidden": ["x"]} for query in "qr"]
@@ -148,7 +149,7 @@ class Forbidden(_Forbids, frozen=True, kw_only=True):
 class ForbiddenHits(_Forbids, frozen=True, kw_only=True):
     """Share of the top k hits that are forbidden; see `forbidden`.
 
-    Divides by the number of hits if that is less than k; undefined without hits.
+    Divides by the number of hits if that is less than k. Undefined without hits.
 
     >>> import karat
     >>> gold = [{"query_id": "q", "gold": ["a"], "forbidden": ["x"]}]

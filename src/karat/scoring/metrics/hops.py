@@ -14,10 +14,10 @@ from karat.scoring.metrics.base import Basis, CutoffUse, Metric, share
 
 
 class HopsCovered(Metric, frozen=True, kw_only=True):
-    """Share of the hops of a query with an item in the top k, or in the whole list without k.
+    """Share of the hops of a query that have an item in the top k; without k, in the whole list.
 
-    Hops are `hops` in the gold set: lists of ids, of each of which one is enough. Undefined for queries without
-    hops; 0 for one that the run lacks.
+    A question that needs several facts has several hops. `hops` in the gold set has a list of ids for each; one id of
+    a list is enough. Undefined for queries without hops; 0 for a query that is missing from the run.
 
     >>> import karat
     >>> gold = [{"query_id": "q", "hops": [["a", "b"], ["c"], ["d"]]}]
@@ -45,7 +45,7 @@ class HopsCovered(Metric, frozen=True, kw_only=True):
 
 
 class AllHops(HopsCovered, frozen=True, kw_only=True):
-    """1 when every hop of a query has an item in the top k, or in the whole list without k; see `hops_covered`.
+    """1 if every hop of a query has an item in the top k, else 0; without k, in the whole list. See `hops_covered`.
 
     >>> import karat
     >>> gold = [{"query_id": "q", "hops": [["a", "b"], ["c"]]}, {"query_id": "r", "gold": ["e"]}]

@@ -26,7 +26,8 @@ def _distinct_docs(judged: Judged, limit: Ints) -> Floats:
 class DistinctDocs(Metric, frozen=True, kw_only=True):
     """Number of different documents among the top k hits.
 
-    The document of a hit is its doc_id, else the part of its chunk id before `#` (or another rule, `--doc-of`).
+    The document of a hit is its `doc_id`. Without one, it is the part of the chunk id before `#`, or what `--doc-of`
+    says.
 
     >>> import karat
     >>> karat.evaluate({"q": ["a#1", "a#2", "b#1"]}, {"q": ["a#1"]}, ["distinct_docs@3"]).means
@@ -47,9 +48,8 @@ class DistinctDocs(Metric, frozen=True, kw_only=True):
 class Redundancy(Metric, frozen=True, kw_only=True):
     """1 − distinct documents in the top k / k.
 
-    Empty places of a list shorter than k count as redundant; the audit counts such lists.
-    `by=returned` divides by the number of hits if that is less than k, as with a token budget. Undefined
-    without hits.
+    In a list shorter than k, the empty places count as redundant; the audit counts such lists. `by=returned` divides
+    by the number of hits if that is less than k, as with a token budget. Undefined without hits.
 
     >>> import karat
     >>> asked = ["redundancy@4", "redundancy@5", "redundancy(by=returned)@5"]
@@ -80,10 +80,10 @@ _WORD = re.compile(r"\w+")
 
 
 class Novelty(Metric, frozen=True, kw_only=True):
-    """Share of the top k hits whose text is new: less than `threshold` of its word shingles occur higher up.
+    """Share of the top k hits whose text is new: less than `threshold` of its word shingles occur in hits above.
 
-    A shingle is `shingle` consecutive words, lower-cased; the first hit is always new. Divides by the number of
-    hits if that is less than k; undefined where the run has no texts.
+    A shingle is `shingle` consecutive words; case does not matter. The first hit is always new. Divides by the number
+    of hits if that is less than k. Undefined if the run has no texts.
 
     >>> import karat
     >>> texts = {"a": "refunds take five days", "b": "Refunds take five days!", "c": "cards ship in two weeks"}
@@ -132,10 +132,10 @@ class Novelty(Metric, frozen=True, kw_only=True):
 
 
 class JudgedShare(Metric, frozen=True, kw_only=True):
-    """Share of the top k hits that have a grade in the gold, including grade 0.
+    """Share of the top k hits that have a grade in the gold set, including grade 0.
 
-    Low values mean that the other scores are lower bounds: an unjudged hit counts as not relevant. Divides
-    by the number of hits if that is less than k; undefined without hits or without gold.
+    Low values mean that the other scores are lower bounds, because an unjudged hit counts as not relevant. Divides by
+    the number of hits if that is less than k. Undefined without hits or without gold.
 
     >>> import karat
     >>> karat.evaluate({"q": ["a", "x", "n", "y"]}, {"q": {"a": 1, "n": 0}}, ["judged@4"]).means
@@ -159,7 +159,7 @@ class JudgedShare(Metric, frozen=True, kw_only=True):
 class Returned(Metric, frozen=True, kw_only=True):
     """Number of hits in the top k; with a token budget, how many fit into it.
 
-    Duplicates are removed first. Undefined for a query that the run lacks.
+    Duplicates are removed first. Undefined for a query that is missing from the run.
 
     >>> import karat
     >>> hits = [{"chunk_id": "a", "tokens": 900}, {"chunk_id": "b", "tokens": 800}, {"chunk_id": "c", "tokens": 400}]
@@ -180,8 +180,8 @@ class Returned(Metric, frozen=True, kw_only=True):
 class Freshness(Metric, frozen=True, kw_only=True):
     """Share of the top k hits whose `doc_version` is not newer than the query's `as_of`.
 
-    Hits without a version are left out of the share; undefined where the query has no `as_of`, or no hit has a
-    version. `docs/time_and_no_answer.md` describes how dates, times and version numbers are compared.
+    Hits without a version are left out. Undefined if the query has no `as_of`, or no hit has a version.
+    `docs/time_and_no_answer.md` describes how dates, times and version numbers are compared.
 
     >>> import karat
     >>> versions = {"a": "2025-04-01", "b": "2025-07-15", "c": "2024-12", "d": None}

@@ -33,7 +33,7 @@ def _any_shown(judged: Judged, query: Ints, rows: Ints, min_score: float | None)
 class TopScore(Metric, frozen=True, kw_only=True):
     """Highest score among the hits (of the top k, if k is given); with `of=relevant` among the relevant ones.
 
-    Score thresholds are compared with it. It is the system's own number: it does not tell how good the hits are,
+    Score thresholds are compared with it. It is the system's own number: it says nothing about how good the hits are,
     and cannot be compared between systems. Undefined without such a hit, or if none has a score.
 
     >>> import karat
@@ -43,6 +43,7 @@ class TopScore(Metric, frozen=True, kw_only=True):
     """
 
     name = "top_score"
+    is_quality = False
     range: ClassVar[tuple[float, float]] = (float("-inf"), float("inf"))
     cutoff: ClassVar[CutoffUse] = "optional"
     uses_hits = True
@@ -65,9 +66,9 @@ class TopScore(Metric, frozen=True, kw_only=True):
 
 
 class FalseEvidence(Metric, frozen=True, kw_only=True):
-    """1 when a query without an answer gets a hit in the top k (with a score of at least `min_score`), else 0.
+    """1 if a query without an answer gets a hit in the top k (with a score of at least `min_score`), else 0.
 
-    Undefined for queries with an answer. 0 for a query that the run lacks. Hits without a score pass every
+    Undefined for queries with an answer. 0 for a query that is missing from the run. Hits without a score pass every
     threshold, as with `--min-score`.
 
     >>> import karat
@@ -105,10 +106,10 @@ class FalseEvidence(Metric, frozen=True, kw_only=True):
 
 
 class Miss(Relevance, frozen=True, kw_only=True):
-    """1 when there is no relevant item in the top k (with a score of at least `min_score`), else 0.
+    """1 if no relevant item is in the top k (with a score of at least `min_score`), else 0.
 
-    Shows what a score threshold costs: without one it is 1 − hit@k. Undefined for queries without an answer; 1 for a
-    query that the run lacks. Hits without a score pass every threshold, as with `--min-score`.
+    Shows what a score threshold costs. Without a threshold it is 1 − hit@k. Undefined for queries without an answer; 1
+    for a query that is missing from the run. Hits without a score pass every threshold, as with `--min-score`.
 
     >>> import karat
     >>> run, gold = {"a": {"x": 0.9}, "b": {"x": 0.3}}, {"a": ["x"], "b": ["x"]}

@@ -19,10 +19,10 @@ def _without_documents(judged: Judged, ceiling: Floats) -> Floats:
 class Precision(Relevance, frozen=True, kw_only=True):
     """Share of the top k that is relevant.
 
-    Divides by k, as trec_eval does: a list shorter than k does not score higher for being short. `by=returned`
-    divides by the number of hits if that is less than k; without hits it is 0.
-    With a token budget (`precision@2000tok`) there is no k, and it divides by the hits that fit.
-    Where gold names documents, every chunk of a relevant document counts.
+    Divides by k, as trec_eval does, so a short list does not score higher for being short. `by=returned` divides by
+    the number of hits if that is less than k; without hits it is 0. With a token budget (`precision@2000tok`) there is
+    no k, and it divides by the hits that fit. If the gold set names documents, every chunk of a relevant document
+    counts.
 
     >>> import karat
     >>> asked = ["precision@5", "precision@10", "precision(by=returned)@10"]
@@ -115,11 +115,11 @@ class RPrecision(Relevance, frozen=True, kw_only=True):
 
 
 class AveragePrecision(Relevance, frozen=True, kw_only=True):
-    """Sum of the precision at the rank of each relevant item found, divided by all relevant items.
+    """Precision at the rank of each relevant item found, summed and divided by the number of relevant items.
 
-    With a cutoff, it still divides by the number of relevant gold items, as trec_eval's map_cut does; tools that
-    divide by min(k, relevant) or by the items found score higher. `by=found` divides by the hits found, as ragas
-    does. It only rewards order: one relevant hit at the top is enough for 1, and a second further down lowers it.
+    With a cutoff, it still divides by all relevant items of the gold set, as trec_eval's map_cut does. Tools that
+    divide by min(k, relevant) or by the items found score higher. `by=found` divides by the hits found, as ragas does.
+    It rewards only the order: one relevant hit at the top is enough for 1, and a second one further down lowers it.
 
     >>> import karat
     >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["map", "map@2"]).means
@@ -146,10 +146,11 @@ class AveragePrecision(Relevance, frozen=True, kw_only=True):
 
 
 class Bpref(Relevance, frozen=True, kw_only=True):
-    """Mean over relevant items of 1 − (judged not relevant ranked above) / min(R, N).
+    """How rarely items judged not relevant are ranked above relevant ones; for gold sets with few labels.
 
-    R is the number of relevant items, N that of items judged not relevant; at most R of the latter count. Unjudged
-    hits are ignored; a relevant item that was not found adds 0. As in trec_eval.
+    The mean over relevant items of 1 − (items above it that are judged not relevant) / min(R, N). R is the number of
+    relevant items, N that of items judged not relevant; at most R of the latter count. Unjudged hits are ignored. A
+    relevant item that was not found adds 0. As in trec_eval.
 
     >>> import karat
     >>> gold = {"q": {"a": 1, "b": 1, "n": 0, "m": 0}}

@@ -29,9 +29,9 @@ def expected_sources(gold: Gold, queries: Ints) -> list[frozenset[str] | None]:
 class RouteAccuracy(Metric, frozen=True, kw_only=True):
     """1 if every source that the query needs was asked, else 0.
 
-    Compares `route` in the run log with `source` in the gold set, each one name or a list of names; names must match
-    exactly. Asking more sources than needed is right too, unless `match=exact`. Undefined where the gold set
-    or the log does not have it.
+    Compares `route` in the run log with `source` in the gold set. Each is one name or a list of names, and names must
+    match exactly. Asking more sources than needed is right too, unless `match=exact`. Undefined if the gold set or the
+    log does not have the field.
 
     >>> import karat
     >>> run = [{"query_id": "a", "topk": [], "route": ["faq", "web"]}, {"query_id": "b", "topk": [], "route": "web"}]
@@ -84,11 +84,10 @@ def _links(judged: Judged, at: int) -> Links | None:
 class EntityF1(Metric, frozen=True, kw_only=True):
     """Harmonic mean of entity precision and recall of the query: 2 × right / (linked + wanted).
 
-    A link is right when gold and run name the same entity at the same place: `start` and `end` where every link of
-    both sides has them, else the `mention`, else the entity alone. Repeats count once. `NIL` (or null: a mention that
-    is not in the knowledge base) is separate: `of=nil` counts only those. `average=micro` counts
-    every link once instead of every query. Undefined where gold or run has no `entities`, and where both are
-    empty.
+    A link is right if gold set and run name the same entity at the same place. The place is `start` and `end` if every
+    link of both sides has them, otherwise the `mention`; without either, the entity alone decides. Repeats count once.
+    `NIL` (or null) is a mention that is not in the knowledge base; `of=nil` counts only those. `average=micro` counts
+    every link once instead of every query. Undefined if gold set or run has no `entities`, and if both are empty.
 
     >>> import karat
     >>> run = [{"query_id": "q", "topk": ["a"], "entities": ["visa", "paypal", "NIL"]}]
@@ -130,7 +129,7 @@ class EntityF1(Metric, frozen=True, kw_only=True):
 
 
 class EntityPrecision(EntityF1, frozen=True, kw_only=True):
-    """Share of the run's links that are right (see entity_f1); undefined if it linked nothing."""
+    """Share of the run's links that are right (see `entity_f1`); undefined if it linked nothing."""
 
     name = "entity_precision"
     aliases: ClassVar[dict[str, str]] = {"el_precision": "entity_precision"}
@@ -138,7 +137,7 @@ class EntityPrecision(EntityF1, frozen=True, kw_only=True):
 
 
 class EntityRecall(EntityF1, frozen=True, kw_only=True):
-    """Share of the gold's links that the run has (see entity_f1); undefined if there is nothing to link."""
+    """Share of the gold set's links that the run has (see `entity_f1`); undefined if there is nothing to link."""
 
     name = "entity_recall"
     aliases: ClassVar[dict[str, str]] = {"el_recall": "entity_recall"}

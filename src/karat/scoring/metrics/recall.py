@@ -15,9 +15,9 @@ from karat.scoring.unjudged import OpenLists
 class Recall(Relevance, frozen=True, kw_only=True):
     """Share of the relevant items that are in the top k.
 
-    Divides by all relevant items of the gold set, even if they are more than k (then 1.0 is out of reach, as the
-    ceiling next to the score shows). `average=micro` counts every relevant item once instead of every
-    query: all items found divided by all relevant items.
+    Divides by all relevant items of the gold set, even if there are more than k. Then 1.0 is out of reach, as the
+    ceiling next to the score shows. `average=micro` counts every relevant item once instead of every query: all items
+    found, divided by all relevant items.
 
     >>> import karat
     >>> karat.evaluate({"q": ["7", "3", "1", "9", "2"]}, {"q": ["3", "9"]}, ["recall@3", "recall@5"]).means
@@ -92,8 +92,8 @@ class WeightedRecall(Relevance, frozen=True, kw_only=True):
 class AucRecall(Relevance, frozen=True, kw_only=True):
     """Area under recall: the mean of recall@1, recall@2, … recall@k.
 
-    Rewards finding items early, without choosing one depth. Computed from the ranks, not from a few
-    points of the curve: an item at rank r is found at k − r + 1 of the k depths.
+    Rewards finding items early, without choosing one depth. It is computed from the ranks: an item at rank r is found
+    at k − r + 1 of the k depths.
 
     >>> import karat
     >>> run, gold = {"q": ["a", "x", "b", "y"]}, {"q": ["a", "b"]}
@@ -120,7 +120,7 @@ class AucRecall(Relevance, frozen=True, kw_only=True):
 
 
 class AnyHit(Relevance, frozen=True, kw_only=True):
-    """1 when at least one relevant item is in the top k, else 0.
+    """1 if at least one relevant item is in the top k, else 0.
 
     Also called success@k or hit rate. Use it where a single good item is enough to answer.
 
@@ -163,7 +163,7 @@ class AnyHit(Relevance, frozen=True, kw_only=True):
 
 
 class Complete(Relevance, frozen=True, kw_only=True):
-    """1 when every relevant item is in the top k, else 0.
+    """1 if every relevant item is in the top k, else 0.
 
     Use it where an answer needs all of its evidence.
 

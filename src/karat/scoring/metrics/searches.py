@@ -70,7 +70,7 @@ class UnionRecall(Relevance, frozen=True, kw_only=True):
     """Share of the relevant items that the searches of a query found together.
 
     With k, in the first k hits of each search; without, in all hits. A line of the log without `steps` is one search.
-    Tools that join the lists first and cut them afterwards score mostly the first search.
+    Tools that join the lists first and cut them afterwards mostly score the first search.
 
     >>> import karat
     >>> run = [{"query_id": "q", "steps": [{"topk": ["a", "x", "b"]}, {"topk": ["c", "y"]}]}]
@@ -128,9 +128,9 @@ class SearchCount(_OfSearches, frozen=True, kw_only=True):
 
 
 class WastedSteps(_OfSearches, frozen=True, kw_only=True):
-    """Number of searches that found no relevant item which an earlier search had not found.
+    """Number of searches that found nothing new: no relevant item that earlier searches had missed.
 
-    Undefined without relevant gold, and for a query that the run lacks.
+    Undefined without relevant gold, and for a query that is missing from the run.
 
     >>> import karat
     >>> run = [{"query_id": "q", "steps": [{"topk": ["a"]}, {"topk": ["x", "a"]}, {"topk": ["b"]}]}]
@@ -153,8 +153,9 @@ class WastedSteps(_OfSearches, frozen=True, kw_only=True):
 class RelevantPerStep(_OfSearches, frozen=True, kw_only=True):
     """Relevant items that the searches of a query found together, divided by the number of searches.
 
-    Queries are weighted by their searches, so the mean is all items divided by all searches; its inverse is the number
-    of searches per relevant item. Undefined without relevant gold or searches, and for a query that the run lacks.
+    Queries are weighted by their searches, so the mean is all items divided by all searches. Its inverse is the number
+    of searches per relevant item. Undefined without relevant gold or searches, and for a query that is missing from
+    the run.
 
     >>> import karat
     >>> steps = [{"topk": ["a", "b"]}, {"topk": ["x"]}, {"topk": ["y"]}]

@@ -51,9 +51,10 @@ class _Span(Metric, frozen=True, kw_only=True):
 class SpanRecall(_Span, frozen=True, kw_only=True):
     """Share of the characters of the gold passages that are in the top k.
 
-    Gold passages are `doc_id` with `start` and `end`, or with a `quote` that is found in the document; grade 0 does not
-    count. Characters that several chunks or passages share count once. A passage that is not in its document counts as
-    not found. Undefined where a relevant item is not a passage, or the position of a chunk in the top k is unknown.
+    A gold passage is a `doc_id` with `start` and `end`, or with a `quote` that is found in the document. Grade 0 does
+    not count. Characters that several chunks or passages share count once. A passage that is not in its document
+    counts as not found. Undefined if a relevant item is not a passage, or if the position of a chunk in the top k is
+    unknown.
 
     >>> import karat
     >>> gold = [{"query_id": "q", "gold": [{"doc_id": "d", "start": 80, "end": 120}]}]
@@ -72,8 +73,8 @@ class SpanRecall(_Span, frozen=True, kw_only=True):
 class SpanPrecision(_Span, frozen=True, kw_only=True):
     """Share of the characters of the top k that belong to gold passages.
 
-    Characters that overlapping chunks repeat count each time in the denominator and once in the numerator: they take
-    space and add nothing. 0 if nothing was returned. `span_recall` defines what counts as gold.
+    If chunks overlap, repeated characters count each time as returned, but only once as right: they take space and add
+    nothing. 0 if nothing was returned. See `span_recall` for what a gold passage is.
 
     >>> import karat
     >>> from karat.data.corpus import Corpus
@@ -92,8 +93,8 @@ class SpanPrecision(_Span, frozen=True, kw_only=True):
 class SpanIoU(_Span, frozen=True, kw_only=True):
     """Characters that the top k and the gold passages share, divided by the characters in either.
 
-    Each character counts once, however many chunks repeat it. (Published evaluations of chunkers count repeats in the
-    denominator; without overlap both are the same.) `span_recall` defines what counts as gold.
+    Each character counts once, even if several chunks repeat it. (Published evaluations of chunkers count repeats in
+    the denominator; without overlap both are the same.) See `span_recall` for what a gold passage is.
 
     >>> import karat
     >>> from karat.data.corpus import Corpus

@@ -74,7 +74,7 @@ def _whole(groups: Ints, here: Ints) -> Bools:
 class WorstVariant(OfVariants, frozen=True, kw_only=True):
     """The lowest recall@k among a query and its variants (`variant_of`): what the least lucky wording gets.
 
-    One value per group, so the mean is over groups; undefined for queries in no group, and for groups with fewer than
+    One value per group, so the mean is over groups. Undefined for queries in no group, and for groups with fewer than
     two measured queries. `of=hit`, `of=complete` and `of=ndcg` use another metric than recall.
 
     >>> import karat

@@ -20,6 +20,8 @@ from karat.errors import ConfigError, InputError
 from karat.formats.base import Lists
 from karat.formats.negatives import as_negatives, read_negatives
 from karat.formats.read import read_run
+from karat.results.doubts import refuse_doubtful_order
+from karat.scoring.doubts import SeenScores, order_doubts, seen_scores
 from karat.scoring.judge import judge
 from karat.scoring.judged import Judged, Rules
 
@@ -47,6 +49,8 @@ def _other_lists(run: Run, name: Lists) -> Run | None:
         next(lists.slices(frozenset(), Audit()), None)  # raises NoLists if there are none
     except NoLists:
         return None
+    except Ungrouped:  # for `listed_queries`
+        pass
     return lists
 
 
@@ -70,16 +74,20 @@ def listed_queries(run: Run) -> tuple[Run, str, set[str]]:
 
 
 def read_hits(
-    run: Run, gold: Gold, queries: Container[str], corpus: Corpus | None, doc_of: str
+    run: Run, gold: Gold, queries: Container[str], corpus: Corpus | None, rules: Rules
 ) -> dict[str, list[Hit]]:
-    """Return the lists of some queries in Karat's usual order."""
+    """Return the lists of some queries in Karat's usual order. Raises if they may be upside down."""
     found: dict[str, list[Hit]] = {}
-    described = run if corpus is None else DescribedRun(run, lambda system: corpus, DocRule(doc_of))
+    seen = SeenScores()
+    described = run if corpus is None else DescribedRun(run, lambda system: corpus, DocRule(rules.doc_of))
     for hits in described.slices(frozenset({"text"}), Audit()):
+        if hits.turned is None:
+            seen.add(seen_scores(hits))
         wanted = hits.select_queries(np.array([query in queries for query in hits.queries], np.bool_))
         if wanted.queries:
             depth = int(np.diff(wanted.offsets).max())
-            found |= _as_dicts(judge(wanted, gold, Rules(doc_of=doc_of), Audit(), depth), depth)
+            found |= _as_dicts(judge(wanted, gold, rules, Audit(), depth), depth)
+    refuse_doubtful_order(order_doubts(seen, rules), run.label)
     return found
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from karat import __version__
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
+from karat.data.hits import ScoreMeaning
 from karat.data.ids import DocRule
 from karat.data.question import Question
 from karat.data.saved import SavedOfSystem
@@ -25,6 +26,7 @@ from karat.results.evaluate import evaluate
 from karat.results.result import Result
 from karat.retrievers.rerankers import Reranker, make_reranker
 from karat.retrievers.templates import Used
+from karat.scoring.judged import Rules
 from karat.statistics.sampling import Sampling
 from karat.systems.stress.lists import (
     Hit,
@@ -91,6 +93,7 @@ def stress_test(
     hits: Lists | None = None,
     system: str | None = None,
     doc_of: str = "#",
+    scores: ScoreMeaning | None = None,
     cluster: str | None = None,
     sampling: Sampling | None = None,
 ) -> Stress:
@@ -100,7 +103,7 @@ def stress_test(
     `queries`: sample size, drawn with the seed of `sampling`. `reranker`: as in `rerank` of `run_retriever`, a
     callable or its name `module:callable`, the address of a service, or `static`. It gets the lists before reranking
     (`raw`, else the final ones), with and without negatives. `corpus`: texts of hits and negatives. `hits`: other
-    lists.
+    lists. A run whose scores look like distances is refused, unless `scores` says what they mean.
     """
     ranks = _checked_ranks(list(at))
     if k < 1 or queries < 1:
@@ -124,7 +127,7 @@ def stress_test(
         sampling.seed,
         needs_text=found is not None,
     )
-    logged = read_hits(lists, gold, selection.chosen, corpus, doc_of)
+    logged = read_hits(lists, gold, selection.chosen, corpus, Rules(doc_of=doc_of, scores=scores))
     options = {"missing": "skip", "doc_of": doc_of, "cluster": cluster, "sampling": sampling}
     trial = _Trial(gold, logged, selection, corpus, found, ranks, k, options)
     return trial.told(run=lists.label, system=system, lists=name)

@@ -22,7 +22,6 @@ from karat.scoring.metrics.grammar import parse_metric
 from karat.web.api import ListRuns
 from karat.web.csv_file import csv_file
 from karat.web.page import SHOWN, asked_of, link, page, sparkline
-from karat.web.pages.trend import followed_branch
 
 _SPARK = 30  # runs in a sparkline
 _SYSTEMS = 6
@@ -202,14 +201,19 @@ def _links(request: Request, asked: ListRuns, following: str | None) -> list[tup
 def _systems(
     store: Store, rows: Sequence[RunRow], only: Filter, units: dict[str, str], request: Request
 ) -> list[dict[str, Any]]:
+    names = list(dict.fromkeys(row.head.system for row in rows))[:_SYSTEMS]
+    own = [msgspec.structs.replace(only, system=name) for name in names]
+    branches = [None] * len(own) if "branch" in request.query_params else store.main_branches(own)
+    own = [
+        one if branch is None else msgspec.structs.replace(one, branch=branch)
+        for one, branch in zip(own, branches, strict=True)
+    ]
+    means = iter(store.recent_means([(metric, one) for one in own for metric in units], _SPARK))
     found = []
-    for system in list(dict.fromkeys(row.head.system for row in rows))[:_SYSTEMS]:
-        own = msgspec.structs.replace(only, system=system)
-        branch = followed_branch(store, request, own)
-        own = own if branch is None else msgspec.structs.replace(own, branch=branch)
+    for system, branch in zip(names, branches, strict=True):
         cells = []
         for name, unit in units.items():
-            values = [p.measure.mean for p in store.trend(name, own, limit=_SPARK) if p.measure.mean is not None]
+            values = next(means)
             trend = link("/trend", request, metric=name, system=system, after=None)
             shown = {"spark": sparkline(values), "text": written(values[-1], unit), "link": trend} if values else None
             cells.append(shown)

@@ -8,10 +8,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from karat.history.report import Lines, day, leading, several_gold_sets, trend_blocks
-from karat.history.rows import Filter, TrendPoint
+from karat.history.report import Lines, day, leading, several_definitions, several_gold_sets, trend_picture
+from karat.history.rows import TrendPoint
 from karat.history.store import Store, short
-from karat.report.blocks import Block, Chart, Section, Series, Table, Text
+from karat.report.blocks import Chart, Section, Series, Text
 from karat.report.renderers.html import Placed, place
 from karat.report.time_axis import seconds
 from karat.results.numbers import interval, written
@@ -24,14 +24,10 @@ _ROWS = 50  # runs below the chart; the list of runs has all of them
 _LINES: tuple[tuple[Lines, str], ...] = (("branch", "branches"), ("system", "systems"))
 
 
-def followed_branch(store: Store, request: Request, only: Filter) -> str | None:
-    """The branch of a trend if the address has none; `branch=` means all branches."""
-    return None if "branch" in request.query_params else store.main_branch(only)
-
-
 def trend_page(store: Store, request: Request) -> Response:
     asked = asked_of(request, ListRuns)
-    followed = followed_branch(store, request, asked.filter())
+    # The branch if the address has none; `branch=` means all branches.
+    followed = None if "branch" in request.query_params else store.main_branch(asked.filter())
     if followed is not None:
         asked = msgspec.structs.replace(asked, branch=followed)
     newest = store.runs(asked.filter(), limit=1).rows
@@ -54,7 +50,7 @@ def trend_page(store: Store, request: Request) -> Response:
         metrics=list(dict.fromkeys([str(metric), *known])),
         segment=segment,
         segments=_choices(store.segments(newest[0].id) if newest else {}, segment),
-        definitions=len({point.measure.definition for point in points}) > 1,
+        definitions=several_definitions(points),
         gold_sets=several_gold_sets(points),
         rows=[
             (p, written(p.measure.mean, metric.unit), interval(p.measure.low, p.measure.high, metric.unit))
@@ -82,8 +78,7 @@ def _lines(request: Request, points: Sequence[TrendPoint]) -> Lines:
 
 
 def _trend_sections(store: Store, metric: str, segment: str, found: list[TrendPoint], lines: Lines) -> list[Placed]:
-    shown = trend_blocks(metric, found, segment, lines)
-    blocks: list[Block] = [block for block in shown if not isinstance(block, Table)]
+    blocks = trend_picture(metric, found, segment, lines)
     if blocks and isinstance(blocks[0], Chart):
         blocks[0] = _with_gates(store, metric, segment, found, blocks[0])
     told = place([Section("trend", "Trend", blocks or [Text("There is only one run so far.")])])

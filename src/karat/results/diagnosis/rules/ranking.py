@@ -217,7 +217,11 @@ def _as_deep_as_looked(e: Evidence, proof: Proof) -> Proof:
     """Weaken a proof from short lists: items are missing, but search or ranking may be the cause."""
     if e.depth >= at.DEEP_ENOUGH:
         return proof
-    said = f"{proof.evidence} The lists end after {e.depth} hits; the rest may be further down."
+    half = int(e.length)
+    ends = f"Half of the lists end after {half} hits or earlier"
+    if half == e.depths.max():
+        ends = f"The lists end after {half} hits"
+    said = f"{proof.evidence} {ends}; the rest may be further down."
     first = "log deeper lists (50 hits, as `raw` if the final ones must be short) to see whether search or order fails"
     return replace(proof, sure=1, evidence=said, first_try=(first,))
 
