@@ -55,7 +55,9 @@ class Listener:
             self.calls += 1
             with connection:
                 connection.settimeout(30)
-                connection.recv(4096)  # who wants to come in
+                if connection.recv(4096).startswith((b"GET", b"POST")):  # a search, not a database
+                    connection.sendall(b"HTTP/1.1 400 no\r\nContent-Length: 0\r\n\r\n")
+                    continue
                 connection.sendall(b"R\x00\x00\x00\x08\x00\x00\x00\x03")  # the password, please, as it is
                 self.heard += connection.recv(4096)
 

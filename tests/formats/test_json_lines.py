@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from karat import KaratError, read_gold, read_run
 from karat.data.audit import Audit
-from karat.data.hits import OTHER_LISTS
+from karat.data.hits import OTHER_LISTS, Hits, Run, Ungrouped
 from karat.data.ids import as_list
 from karat.files.native import native
 from karat.formats.gold_parts import ITEMS
@@ -85,7 +85,7 @@ def outcome(lines: list[bytes], kind: str, path: Path) -> Any:
             return [gold.queries, gold.ids, gold.fields, gold.tags, *(c.tolist() for c in columns)]
         run = read_run(path, format="run-log")
         found: list[Any] = []
-        for hits in run.slices(LATENCY, Audit(), OTHERS if kind == "lists" else frozenset()):
+        for hits in slices(run, OTHERS if kind == "lists" else frozenset()):
             for one in (hits, *(hits.others[name] for name in sorted(hits.others))):
                 numbers = [one.offsets, one.score, one.rank, one.lines, one.places, *one.latency.values()]
                 found += [one.system, one.queries, as_list(one.ids), one.fields, sorted(one.latency)]
@@ -94,6 +94,13 @@ def outcome(lines: list[bytes], kind: str, path: Path) -> Any:
         return [found, run.provenance()]
     except KaratError as error:
         return str(error)
+
+
+def slices(run: Run, lists: frozenset[str]) -> list[Hits]:
+    try:
+        return list(run.slices(LATENCY, Audit(), lists))
+    except Ungrouped:  # lines of one query must be compared
+        return list(run.grouped().slices(LATENCY, Audit(), lists))
 
 
 def both_ways(lines: list[bytes], kind: str, path: Path) -> tuple[Any, Any]:
