@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     "README.md",
     *(p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "docs").rglob("*.md")) if p.parent.name != "reference"),
-]  # the reference shows examples of docstrings and messages, which other tests run
+]  # the reference is generated: doctests run its Python, golden files hold its messages, but no test types its commands
 PAGES = [page for page in PAGES if not page.startswith("docs/decisions/")]
 # These bring their own files. All others find small files under the usual names: run.jsonl, gold.jsonl, corpus.jsonl …
 COMPLETE = ("docs/start.md", "docs/guides/", "docs/explained/", "docs/contribute/")
