@@ -133,7 +133,8 @@ def karat_refuses(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         code, _, printed, error = _ended(arguments, capsys, monkeypatch)
         assert error is not None, printed
         assert code == error.exit_code
-        assert printed.endswith(f"{error}\n"), printed
+        first, *rest = str(error).split("\n")
+        assert printed.endswith("\n".join([f"{first} [{error.code}]", *rest, ""])), printed
         return error
 
     return call

@@ -223,7 +223,7 @@ def test_errors_are_one_message_on_standard_error(small: Path) -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("error: bad.jsonl:1: topk[0].score: ")
-    assert done.stderr.endswith("got 'high'\n")
+    assert done.stderr.endswith("got 'high' [wrong-type]\n")
     assert done.stderr.count("\n") == 1
 
 

@@ -228,7 +228,7 @@ def _main() -> NoReturn:
 def _told(error: BaseException) -> int:
     """Print the error and return the exit code."""
     if isinstance(error, KaratError):
-        _say(str(error))
+        _say(str(error), error.code)
         return error.exit_code
     if isinstance(error, click.ClickException):
         error.show()
@@ -248,11 +248,12 @@ def _told(error: BaseException) -> int:
     return 2
 
 
-def _say(message: str) -> None:
+def _say(message: str, code: str | None = None) -> None:
+    """Print an error; its code is an address in docs/reference/errors.md."""
     from karat.cli.say import say
 
     first, *rest = message.split("\n")
-    say(first, err=True, always=True, label="error: ", fg="red", bold=True)
+    say(first, err=True, always=True, label="error: ", code=code, fg="red", bold=True)
     for line in rest:
         say(line, err=True, always=True)
 

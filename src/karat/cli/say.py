@@ -18,12 +18,16 @@ def be_quiet() -> None:
     _quiet.set(True)
 
 
-def say(line: str, *, err: bool = False, label: str = "", always: bool = False, **style: Any) -> None:
-    """Print one line; line breaks in names of systems and files are removed. `label`: a styled prefix. `always`: print
-    even with --quiet."""
+def say(
+    line: str, *, err: bool = False, label: str = "", code: str | None = None, always: bool = False, **style: Any
+) -> None:
+    """Print one line; line breaks in names of systems and files are removed. `label`: a styled prefix. `code`: of an
+    error, dimmed at the end. `always`: print even with --quiet."""
     if err and _quiet.get() and not always:
         return
     shown = _safe(redact(" ".join(line.splitlines()) if "\n" in line or "\r" in line else line))
+    if code is not None:
+        shown += click.style(f" [{code}]", dim=True)
     click.echo(click.style(label, **style) + shown if label else shown, err=err)
 
 
