@@ -10,18 +10,17 @@ from pathlib import Path
 
 import pytest
 from chat_server import ChatServer
-from doc_pages import CANNOT_RUN, Session, blocks, typed_in
+from doc_pages import Block, Session, blocks, cannot_run, typed_in
 from doc_servers import model
+from example_files import SERVICE, search_service, write_example_files
+from loopback import Loopback
 from usual_files import write_usual
 
 import karat
 
 ROOT = Path(__file__).parents[1]
-PAGES = [
-    "README.md",
-    *(p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "docs").rglob("*.md")) if p.parent.name != "reference"),
-]  # the reference is generated: doctests run its Python, golden files hold its messages, but no test types its commands
-PAGES = [page for page in PAGES if not page.startswith("docs/decisions/")]
+PAGES = ["README.md", *(p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "docs").rglob("*.md")))]
+COMMANDS = "docs/reference/commands.md"  # every block is an example of its own, so each finds the same files
 # These bring their own files. All others find small files under the usual names: run.jsonl, gold.jsonl, corpus.jsonl …
 COMPLETE = ("docs/start.md", "docs/guides/", "docs/explained/", "docs/contribute/")
 WITHOUT = {"docs/retrievers.md": ["bm25.jsonl"]}  # files that a page makes itself
@@ -52,6 +51,13 @@ def asked() -> Iterator[ChatServer]:
     server.close()
 
 
+@pytest.fixture(scope="module")
+def searched() -> Iterator[Loopback]:
+    server = search_service()
+    yield server
+    server.close()
+
+
 @pytest.fixture
 def session(
     request: pytest.FixtureRequest, asked: ChatServer, usual: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -59,7 +65,7 @@ def session(
     """A folder with the examples of the repository, and a terminal of 100 columns."""
     page: str = request.param
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    if not page.startswith(COMPLETE):
+    if not page.startswith((*COMPLETE, COMMANDS)):
         shutil.copytree(usual, tmp_path, dirs_exist_ok=True, ignore=lambda *_: WITHOUT.get(page, []))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -74,14 +80,37 @@ def session(
     found = Session(page)
     if not page.startswith(COMPLETE):
         found.names |= {"karat": karat, "baseline": "baseline.json"}
+    if page == COMMANDS:
+        start_each_block_afresh(found, tmp_path / "files")
+        found.instead[SERVICE] = request.getfixturevalue("searched").url
     return found
+
+
+def start_each_block_afresh(session: Session, files: Path) -> None:
+    """Each block is run in a folder of its own, without the files that it makes itself."""
+    files.mkdir()
+    os.chdir(files)
+    session.instead |= write_example_files()
+
+    def begin(block: Block) -> None:
+        folder = files.parent / f"block_{block.line}"
+        shutil.copytree(files, folder)
+        os.chdir(folder)
+        made = (re.findall(r" -o (\S+)", line) for line in block.text.splitlines() if not cannot_run(line))
+        for name in (name for names in made for name in names):
+            if Path(name).is_file() and f" {name}" not in block.text.partition(f" -o {name}")[0]:
+                Path(name).unlink()
+        if "karat.yaml" in block.text:
+            Path("karat.yaml").write_text("retrievers: {bm25: bm25, mine: my_app:search}\n", encoding="utf-8")
+
+    session.before = begin
 
 
 def text_of(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("session", PAGES, indirect=True)
+@pytest.mark.parametrize("session", [page for page in PAGES if blocks(text_of(page))], indirect=True)
 def test_a_page_prints_what_it_shows(session: Session) -> None:
     session.run_page(text_of(session.page))
     assert not session.wrong, "\n\n".join(session.wrong)
@@ -107,6 +136,6 @@ def test_a_page_cannot_change_the_machine(command: str) -> None:
 
 @pytest.mark.parametrize("command", ["karat serve --porte 1", "karat labels label pool.jsonl --annotater ann"])
 def test_commands_that_are_not_run_still_exist(command: str) -> None:
-    assert any(part in command for part in CANNOT_RUN)
+    assert cannot_run(command)
     assert typed_in(command)[0] == 2
     assert typed_in("karat serve --port 1")[0] == 0

@@ -103,7 +103,7 @@ def _command(path: tuple[str, ...], command: click.Command, context: click.Conte
     text, examples = _examples(told)
     yield text
     if examples:
-        yield "```\n" + "\n".join(examples) + "\n```"
+        yield "```sh\n" + "\n".join(examples) + "\n```"
     rows = []
     for one in command.get_params(context):
         if isinstance(one, click.Option) and not one.hidden:
@@ -147,27 +147,38 @@ def errors() -> str:
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "tests" / "golden" / "wording").glob("*.txt")):
         for block in path.read_text(encoding="utf-8").split("\n\n"):
-            lines = [line for line in block.splitlines() if not line.startswith("#")]
-            for at, line in enumerate(lines):
-                said = re.match(r"\[(?:exit code \d, )?([a-z0-9-]+)\] (.*)", line)
-                if said is not None:
-                    rest = [more for more in lines[at + 1 :] if not more.startswith("[")]
-                    example = "\n".join([said[2], *rest])
-                    if example not in found.setdefault(said[1], []):
-                        found[said[1]].append(example)
+            for code, example in _examples_in([line for line in block.splitlines() if not line.startswith("#")]):
+                if example not in found.setdefault(code, []):
+                    found[code].append(example)
     rare, messages = sorted(set(_codes()) - set(found)), _messages()
     parts = [
         "# Errors",
-        "Every error has a code: `error.code` in Python, `code` in the answers of `karat mcp`, and an address in this "
-        "list. Below each code is what Karat says, with examples of files and values. To find a message that you "
-        "see, search for its words.",
+        "Every error has a code, and an address in this list. The terminal shows the code in brackets: "
+        "`error: run.jsonl: no such file [no-such-file]`. In Python it is `error.code`; in answers of `karat mcp` and "
+        "`karat serve` it is `code`. Below each code is what Karat says, with examples of files and values.",
     ]
     for code in sorted({*found, *rare}):
         parts.append(f"## {code}")
         parts += [f"```text\n{example}\n```" for example in found.get(code, [])[:3]]
-        if code in rare:
-            parts += [f"```text\n{text}\n```" for text in sorted(messages.get(code, ()))[:3]] or [_of_class(code)]
+        if code in rare:  # no test keeps what it says
+            parts += [f"> {_cell(text)}" for text in sorted(messages.get(code, ()))[:3]] or [_of_class(code)]
     return "\n\n".join(parts) + "\n"
+
+
+def _examples_in(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Codes and messages of a block: `[code] message`, or what a command prints and `[exit code 2, code]` below it.
+
+    >>> list(_examples_in(["[no-file] a.json: missing", "hint: look"]))
+    [('no-file', 'a.json: missing\\nhint: look')]
+    >>> list(_examples_in(["$ karat eval", "! error: missing [no-file]", "! hint: look", "[exit code 2, no-file]"]))
+    [('no-file', 'missing\\nhint: look')]
+    """
+    for at, line in enumerate(lines):
+        if said := re.match(r"\[(?:exit code \d, )?([a-z0-9-]+)\] (.*)", line):
+            yield said[1], "\n".join([said[2], *(more for more in lines[at + 1 :] if not more.startswith("["))])
+        elif said := re.fullmatch(r"\[exit code \d, ([a-z0-9-]+)\]", line):
+            printed = "\n".join(lines[:at]).rpartition("! error: ")[2].replace("\n! ", "\n")
+            yield said[1], printed.replace(f" [{said[1]}]", "")
 
 
 def _codes() -> Iterator[str]:
@@ -366,22 +377,41 @@ def _arguments(member: Any) -> str:
 
 
 def _signature(name: str, what: Any) -> str:
+    """As Python would define it.
+
+    >>> def some(path: "str | None" = None, *, deep: bool = False) -> "int": ...
+    >>> _signature("load", some).splitlines()[1]
+    'def load(path: str | None = None, *, deep: bool = False) -> int: ...'
+    """
     given, keywords = [], _taken(what)
     before = None
-    for one in inspect.signature(what).parameters.values():
+    signature = inspect.signature(what)
+    for one in signature.parameters.values():
         if keywords is not None and one.name in options_in(keywords):
             continue
         if one.kind is one.KEYWORD_ONLY and before not in (one.KEYWORD_ONLY, one.VAR_POSITIONAL):
             given.append("*")
-        given.append(str(one))
+        given.append(str(one.replace(annotation=_Type(one.annotation)) if one.annotation is not one.empty else one))
         before = one.kind
-    given = [re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", part) for part in given] + ["**options"] * (
-        keywords is not None
-    )
-    line = f"{name}({', '.join(given)})"
+    given += ["**options"] * (keywords is not None)
+    end = f") -> {_Type(signature.return_annotation)!r}: ..."
+    line = f"def {name}({', '.join(given)}{end}"
     if len(line) > _WIDTH:
-        line = f"{name}(\n" + "".join(f"    {part},\n" for part in given) + ")"
-    return f"```python\n{line.replace(': ' + chr(39), ': ')}\n```"
+        line = f"def {name}(\n" + "".join(f"    {part},\n" for part in given) + end
+    return f"```python\n{line}\n```"
+
+
+class _Type:
+    """A type as text, without quotes and modules."""
+
+    def __init__(self, annotation: Any) -> None:
+        text = inspect.formatannotation(annotation)
+        if isinstance(annotation, str):
+            text = annotation.strip("'\"") if annotation[:1] in "'\"" else annotation
+        self._text = re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", text)
+
+    def __repr__(self) -> str:
+        return self._text
 
 
 def _told(what: Any) -> Iterator[str]:

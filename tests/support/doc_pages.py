@@ -2,7 +2,9 @@
 
 - A block with a `title="NAME"` is a file: it is written.
 - `console`: lines that begin with `$ ` are typed; what follows must be printed. `…` stands for lines that are left out.
-- `python` is run; a `text` block right after it must be what it prints.
+- `python` is run, and `pycon` with what it prints; a `text` block right after `python` must be what it prints.
+- `python` with nothing but `def NAME(…): ...` must be the signature of a public name.
+- `text` elsewhere must be an error that Karat prints in a test (tests/golden/wording).
 - `sh`, or no kind: each line is typed, if all are commands of Karat.
 - `json`, `jsonl`, `yaml` and `toml` without a title must be valid.
 - `curl` asks the dashboard that the page started last; models are answered by one of the tests.
@@ -13,6 +15,8 @@ from __future__ import annotations
 
 import doctest
 import gc
+import importlib
+import inspect
 import io
 import json
 import os
@@ -22,10 +26,12 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import click
@@ -35,14 +41,17 @@ from doc_servers import LOCAL_MODEL, Dashboard
 _ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^( *)```(.*)$")
 _NOT_RUN = re.compile(r"^ *<!-- not run: (.+) -->$")
+_SIGNATURE = re.compile(r"def \w+\((.*)\)(?: -> .+)?: \.\.\.\n", re.S)
+_MODULES = ("karat", "karat.labels", "karat.systems", "karat.history", "karat.sinks")
 _TITLE = re.compile(r'title="([^"]+)"')
 
 
 # Commands that no test can run here, in any block. Those of Karat must still exist, with their options.
-CANNOT_RUN = {
+_CANNOT_RUN = {
     "karat serve": "it does not end",
     "karat mcp": "it does not end",
     "karat labels label": "asks for keys",
+    "karat gate comment": "needs a server elsewhere",
     "karat history push": "needs a server elsewhere",
     "karat send": "needs a server elsewhere",
     "pip install": "installs packages",
@@ -119,9 +128,12 @@ class Session:
     printed: str = ""
     served: str | None = None  # the dashboard that the page started last
     dashboard: Dashboard | None = None
+    instead: dict[str, str] = field(default_factory=dict)  # what stands on the page → what is meant here
+    before: Callable[[Block], None] = lambda _: None  # called with each block
 
     def run(self, block: Block) -> None:
         where = f"{self.page}:{block.line}"
+        self.before(block)
         try:
             self._run(block, where)
         except Exception as error:
@@ -144,17 +156,21 @@ class Session:
             path = Path(block.title)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text, encoding="utf-8")
-        elif block.kind == "python" and block.text.startswith(">>> "):
+        elif block.kind in ("python", "pycon") and block.text.startswith(">>> "):
             test = doctest.DocTestParser().get_doctest(block.text, self.names, where, self.page, block.line)
             doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(
                 test, out=lambda wrong: self.wrong.append(f"{where}: {wrong}"), clear_globs=False
             )
+        elif block.kind == "python" and _SIGNATURE.fullmatch(block.text):
+            self.wrong += [f"{where}: {wrong}" for wrong in wrong_signature(block.text)]
         elif block.kind == "python":
             with _captured() as stream:
                 exec(compile(block.text, where, "exec"), self.names)
             self.printed = _text(stream)
         elif block.kind == "text" and block.after == "python":
             self.wrong += [f"{where}: {wrong}" for wrong in differences(block.text.splitlines(), self.printed)]
+        elif block.kind == "text" and block.text.strip() in said_in_tests():
+            pass
         elif block.kind in ("json", "jsonl"):
             rest = block.text.strip()
             while rest:  # one value, or one per line
@@ -191,7 +207,13 @@ class Session:
             if self.dashboard is None:
                 self.dashboard = Dashboard(self.served or "karat serve")
             return self.dashboard.curl(command)
-        return typed_in(command.replace(LOCAL_MODEL, os.environ.get("OPENAI_BASE_URL", LOCAL_MODEL)))
+        for shown, meant in {LOCAL_MODEL: os.environ.get("OPENAI_BASE_URL", LOCAL_MODEL), **self.instead}.items():
+            command = command.replace(shown, meant)
+        return typed_in(command)
+
+
+def cannot_run(command: str) -> bool:
+    return any(part in command for part in _CANNOT_RUN) and "--dry-run" not in command
 
 
 def typed_in(command: str) -> tuple[int, str]:
@@ -203,7 +225,7 @@ def typed_in(command: str) -> tuple[int, str]:
     if words[0] == "cd" and not _ABROAD.search(command):
         os.chdir(words[1])
         return 0, ""
-    if any(part in command for part in CANNOT_RUN) and "--dry-run" not in words:
+    if cannot_run(command):
         wrong = {"karat": unknown, "make": no_targets}.get(words[0], lambda _: [])(words[1:])
         return (2 if wrong else 0), "\n".join(wrong)
     if not re.search(r"[|<>&;`]|\$", re.sub(r"'[^']*'", "", command.partition(" #")[0])):
@@ -298,6 +320,35 @@ def masked(line: str) -> str:
     return re.sub(
         r"\d{4}-\d\d-\d\d \d\d:\d\d|\b[0-9a-f]{10}\b|[\d.]+(?= m?s\b)|[\d,]+(?= characters\))", "##", line.rstrip()
     )
+
+
+@cache
+def said_in_tests() -> str:
+    """All errors of the golden files, without their codes."""
+    texts = (path.read_text(encoding="utf-8") for path in (_ROOT / "tests" / "golden" / "wording").glob("*.txt"))
+    printed = re.sub(r"^! error: (.*) \[[a-z0-9-]+\]$", r"\1", "\n\n".join(texts), flags=re.M)
+    return re.sub(r"^(?:\[[^]]*\]|!) ", "", printed, flags=re.M)
+
+
+def wrong_signature(text: str) -> Iterator[str]:
+    """What differs from the public name of this signature; `**options` stands for keywords that a table lists.
+
+    >>> list(wrong_signature("def load(path: str, more) -> int: ..."))
+    ["load takes ['path'], not ['path', 'more']"]
+    >>> list(wrong_signature("def evaluate(run: Any, gold: Any = None, **options) -> Result: ..."))
+    []
+    """
+    names: dict[str, Any] = {}
+    exec(compile(text, "signature", "exec", flags=annotations.compiler_flag), names)
+    ((name, shown),) = ((name, made) for name, made in names.items() if name != "__builtins__")
+    asked, taken = inspect.signature(shown).parameters, list[str]()
+    stated, some = [*asked], any(one.kind is one.VAR_KEYWORD for one in asked.values())
+    for module in map(importlib.import_module, _MODULES):
+        if name in module.__all__:
+            taken = [*inspect.signature(getattr(module, name)).parameters]
+            if stated == ([*filter(stated.__contains__, taken), "options"] if some else taken):
+                return
+    yield f"{name} takes {taken}, not {stated}" if taken else f"no public name {name}"
 
 
 def mistyped(block: Block) -> Iterator[str]:

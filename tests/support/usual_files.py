@@ -35,7 +35,7 @@ def write_usual(folder: Path) -> None:
         for line in old
     ]
     _write(folder / "agent.jsonl", steps)
-    _write(folder / "log.jsonl", [shown for line in old for shown in _shown(line)])
+    _write(folder / "log.jsonl", [shown for line in old[:8] for shown in _shown(line)])
     (folder / "runs").mkdir()
     _write(folder / "runs" / "a.jsonl", old)
     _write(folder / "runs" / "b.jsonl", new)
@@ -138,12 +138,16 @@ def _span(number: int) -> dict[str, Any]:
 
 
 def _shown(line: dict[str, Any]) -> list[dict[str, Any]]:
-    """What people saw and clicked: the same list four times, in turn from the top."""
+    """What people saw and clicked: the same hits in turn from the top; most click the first two, wherever they are."""
     chunks = [hit["chunk_id"] for hit in line["topk"][:5]]
-    lists = [chunks[at:] + chunks[:at] for at in range(4)]
     return [
-        {"query_id": line["query_id"], "shown": shown, "clicked": [chunks[at % 2]], "session": f"s{at}"}
-        for at, shown in enumerate(lists)
+        {
+            "query_id": line["query_id"],
+            "shown": chunks[at % 5 :] + chunks[: at % 5],
+            "clicked": chunks[: 2 if at % 7 else 4],
+            "session": f"s{at}",
+        }
+        for at in range(40)
     ]
 
 

@@ -129,6 +129,13 @@ def no_worker() -> None:
         karat.evaluate(karat.read_run("run.parquet", format="parquet"), GOLD)
 
 
+def no_ir_datasets() -> None:
+    """As if it were not installed; the benchmarks install it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "ir_datasets", None)
+        karat.read_gold("ir_datasets:beir/scifact/test")
+
+
 def no_parquet() -> None:
     file("runs/a.parquet", b"PAR1")
     file("runs/b.parquet", "query_id,chunk_id\n")
@@ -376,7 +383,7 @@ OTHER_TOOLS: dict[str, Case] = {
     "promptfoo: an output without documents": run('{"vars": {"query": "a"}, "response": {"output": "text"}}\n'),
     "quepid: not a rating": gold("query,docid,rating\nq,a,good\n", "case.csv"),
     "rank-eval: not a rating": gold('{"requests": [{"id": "q", "ratings": [{"rating": 1}]}]}\n', "body.json"),
-    "ir_datasets: not installed": lambda: karat.read_gold("ir_datasets:beir/scifact/test"),
+    "ir_datasets: not installed": no_ir_datasets,
     "convert: something would be lost": converted(RICH, "out.qrels"),
     "convert: ranks and scores disagree": converted(
         '{"query_id":"q1","topk":[{"chunk_id":"a","rank":1,"score":1},{"chunk_id":"b","rank":2,"score":2}]}\n',

@@ -41,8 +41,8 @@ def command(
     """Post the Markdown in FILE (- for standard input) as a comment, or update the existing one.
 
     \b
-    karat gate comment comment.md                 GITHUB_TOKEN on GitHub, GITLAB_TOKEN on GitLab
-    karat gate comment comment.md --name german   second gate with its own comment
+    karat gate comment comment.md                 # GITHUB_TOKEN on GitHub, GITLAB_TOKEN on GitLab
+    karat gate comment comment.md --name german   # second gate with its own comment
 
     If the token may not comment, the text goes to the job summary (GitHub) or log (GitLab). This is not an error.
     """

@@ -80,7 +80,7 @@ def command(
     karat compare old.jsonl new.jsonl --gold gold.jsonl
     karat compare old.jsonl new.jsonl --gold gold.jsonl --segment language
     karat compare old.jsonl new.jsonl --gold gold.jsonl --labels judge.jsonl --bounds
-    karat compare old.jsonl new.jsonl   (without labels: do they return the same lists?)
+    karat compare old.jsonl new.jsonl   # without labels: do they return the same lists?
     karat compare before.json after.json
     karat compare main history:latest
     karat compare may.jsonl june.jsonl --gold gold.jsonl --drift topic

@@ -95,7 +95,7 @@ def command(
     karat gate run.jsonl --gold gold.jsonl --baseline baseline.json
     karat gate run.jsonl --gold gold.jsonl --gate 'recall@5 >= 0.85' --gate 'ndcg@5 drop <= 0.02'
     karat gate result.json -o comment.md -o junit.xml
-    karat gate run.jsonl --gold gold.jsonl --baseline main --anchor release --save   (pins: karat history)
+    karat gate run.jsonl --gold gold.jsonl --baseline main --anchor release --save   # pins: karat history
     karat gate run.jsonl --gold gold.jsonl --send slack --send-on fail
     """
     from karat.cli.scoring import open_for_saving, page_text, show, sides_of

@@ -60,7 +60,7 @@ def command(
 
     \b
     karat init
-    karat init --retriever my_app:search --install git+https://HOST/OWNER/karat@COMMIT
+    karat init --retriever my_app:search --install git+https://git.example.org/search/karat@v0.1.0
     karat init --gold data/questions.csv --run run.jsonl
     karat init --run run.jsonl --scores lower-is-better
     karat init --gitlab --dry-run

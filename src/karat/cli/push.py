@@ -24,7 +24,7 @@ def command(url: str, runs: tuple[str, ...], token_file: str | None, timeout: in
 
     \b
     karat eval run.jsonl --gold gold.jsonl --save
-    karat history push https://karat.example.org        KARAT_TOKEN in the environment
+    karat history push https://karat.example.org   # KARAT_TOKEN in the environment
     """
     from karat.files.progress import working
     from karat.history.archive import pack, push

@@ -85,9 +85,9 @@ def command(
     \b
     karat run bm25 --queries gold.jsonl --corpus corpus.jsonl -o bm25.jsonl
     karat run 'rerank(hybrid, my_app:score)' -q gold.jsonl --corpus corpus.jsonl -o reranked.jsonl
-    karat run my_app:search -q gold.jsonl --depth 20 --workers 8
-    karat run http://localhost:8000/search -q gold.jsonl --config search.yaml
-    karat run -q gold.jsonl --corpus corpus.jsonl -o runs
+    karat run my_app:search -q gold.jsonl --depth 20 --workers 8 -o search.jsonl
+    karat run http://localhost:8000/search -q gold.jsonl --config search.yaml -o served.jsonl
+    karat run -q gold.jsonl --corpus corpus.jsonl -o runs   # all retrievers of karat.yaml
     """
     from karat.cli.scoring import mapped_fields, print_json, read_chunks
     from karat.files.atomic_write import refuse_overwriting

@@ -32,7 +32,7 @@ def command(
 
     \b
     karat gate selftest run.jsonl --gold gold.jsonl --criteria ship-criteria.yaml
-    karat gate selftest run.jsonl --gold gold.jsonl --gate 'recall@5 drop <= 0.02' --baseline other.jsonl
+    karat gate selftest run.jsonl --gold gold.jsonl --gate 'recall@5 drop <= 0.02' --baseline old.jsonl
     """
     from karat.cli.scoring import check_outputs, show, sides_of
     from karat.files.progress import working

@@ -39,12 +39,12 @@ def command(place: str, files: tuple[str, ...], dry_run: bool, patience: int, ti
     history with its latest verdict. A result that MLflow or W&B already has is not sent twice.
 
     \b
-    karat send mlflow result.json                          server: MLFLOW_TRACKING_URI
+    karat send mlflow result.json                          # server: MLFLOW_TRACKING_URI
     karat send mlflow:http://host:5000#helpdesk result.json
-    karat send wandb:helpdesk history:latest               key: WANDB_API_KEY, or WANDB_MODE=offline
-    karat send slack verdict.json                          address: SLACK_WEBHOOK_URL
-    karat send teams verdict.json                          address: TEAMS_WEBHOOK_URL
-    karat send webhook verdict.json                        address: KARAT_WEBHOOK_URL
+    karat send wandb:helpdesk history:latest               # key: WANDB_API_KEY, or WANDB_MODE=offline
+    karat send slack verdict.json                          # address: SLACK_WEBHOOK_URL
+    karat send teams verdict.json                          # address: TEAMS_WEBHOOK_URL
+    karat send webhook verdict.json                        # address: KARAT_WEBHOOK_URL
     """
     from msgspec.structs import replace
 

@@ -45,7 +45,7 @@ def command(
 
     \b
     karat stress run.jsonl --gold gold.jsonl
-    karat stress run.jsonl --gold gold.jsonl --corpus corpus.jsonl --reranker mine:rerank
+    karat stress run.jsonl --gold gold.jsonl --corpus corpus.jsonl --reranker my_app:score
     karat stress run.jsonl --gold gold.jsonl --negatives negatives.jsonl --at 1,5 --sample 50
     """
     from karat.cli.scoring import check_outputs, mapped_fields, meaning_of_scores, show, whole_numbers

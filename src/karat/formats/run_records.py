@@ -106,9 +106,9 @@ def slim_record(lists: frozenset[str]) -> type[SlimRecord]:
 class RunLogWriter:
     """Writes a run log from your own code, one whole line at a time.
 
-    >>> import io
+    >>> import io, karat
     >>> out = io.BytesIO()
-    >>> log = RunLogWriter(out, system="bm25", index_version="v1")
+    >>> log = karat.RunLogWriter(out, system="bm25", index_version="v1")
     >>> log.write("q1", [("doc_1#p2", 7.5), "doc_3#p1"], latency_ms={"retrieve": 3.5})
     >>> out.getvalue().decode().count("doc_1#p2")
     1
