@@ -96,6 +96,7 @@ docs: .venv/.core
 	$(BIN)/python -m karat.results.diagnosis docs/diagnosis.md
 	$(BIN)/python -m karat.schemas
 	$(BIN)/python tools/drawings.py
+	$(BIN)/python tools/speed.py
 	$(BIN)/python tools/reference.py
 
 # The documentation as a site, in site/; needs no network once it is set up.

@@ -157,6 +157,12 @@ def test_drawings_are_current() -> None:
     assert all(len(text) < 100_000 for text in made.values())
 
 
+def test_the_page_of_speeds_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    speed = tool("speed")
+    assert speed.PAGE.read_text(encoding="utf-8") == speed.page(), "run `make docs`"
+
+
 def test_a_picture_has_two_schemes_and_says_what_it_shows(site: Any) -> None:
     """On the site the switch decides which of the two is seen."""
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
