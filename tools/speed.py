@@ -139,7 +139,7 @@ def _tables(text: str) -> Iterator[list[dict[str, str]]]:
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
-    numbers = ["---:" if re.match(r"[\d,.]+ ?(?:m?s|MB)?\b(?! ×)", cell) else "---" for cell in rows[0]]
+    numbers = ["---:" if re.fullmatch(r"[\d,.]+(?: m?s| MB)?(?:, [\d,]+ MB)?", cell) else "---" for cell in rows[0]]
     lines = [header, numbers, *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
