@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from chat_server import ChatServer
-from doc_pages import Block, Session, blocks, cannot_run, typed_in
+from doc_pages import Block, Session, blocks, cannot_run, not_there, typed_in
 from doc_servers import model
 from example_files import SERVICE, search_service, write_example_files
 from loopback import Loopback
@@ -139,3 +139,18 @@ def test_commands_that_are_not_run_still_exist(command: str) -> None:
     assert cannot_run(command)
     assert typed_in(command)[0] == 2
     assert typed_in("karat serve --port 1")[0] == 0
+
+
+OTHERS = [
+    *("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "SKILL.md", "llms.txt", "benchmarks/README.md"),
+    *(page.relative_to(ROOT).as_posix() for page in sorted((ROOT / "examples").rglob("*.md"))),
+]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS])
+def test_commands_in_sentences_and_on_other_pages_exist(page: str) -> None:
+    """Commands of Karat with their options, targets of make, and scripts of the repository with theirs."""
+    text = text_of(page) if page != "docs/renamed.md" else ""  # it has the names of old
+    typed = [line for block in blocks(text) for line in block.text.replace("\\\n", " ").splitlines()]
+    typed += re.findall(r"`((?:karat|make|python) [^`]+)`", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.M | re.S))
+    assert [f"{line}: {wrong}" for line in typed for wrong in not_there(" ".join(line.split()))] == []

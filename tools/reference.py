@@ -245,7 +245,7 @@ def schemas() -> str:
     """All JSON schemas."""
     parts = [
         "# Files and their schemas",
-        "`karat schema NAME` prints a schema; editors and CI can check files against it.",
+        "`karat check schema NAME` prints a schema; editors and CI can check files against it.",
     ]
     for path in sorted((ROOT / "src" / "karat" / "schemas").glob("*.schema.json")):
         name = path.name.removesuffix(".schema.json")

@@ -410,3 +410,23 @@ def unknown(words: Iterable[str]) -> list[str]:
         options = {o for one in command.get_params(context) for o in (*one.opts, *one.secondary_opts)}
     asked = [word.partition("=")[0] for word in given[len(name.split()) :] if re.match(r"--[a-z]", word)]
     return [f"no option {word}" for word in asked if word not in options | {"--trust-config", "--help"}]
+
+
+def not_there(command: str) -> list[str]:
+    """What a command names that does not exist; commands of other programs are not known.
+
+    >>> not_there("karat eval … --golden x"), not_there("$ make damo"), not_there("python benchmarks/run.py --quik")
+    (['no option --golden'], ['no target damo'], ['no option --quik'])
+    """
+    words = re.sub(r" (#|\||>|→|&&|;).*", "", command.removeprefix("$ ")).replace("'", "").replace('"', "").split()
+    if words[:1] == ["karat"]:
+        return unknown(words[1:]) if words[1:] != ["history"] and words[1] != "COMMAND" else []
+    if words[:1] == ["make"]:
+        return no_targets(word for word in words[1:] if not word.startswith(".venv/"))
+    if words[:1] == ["python"] and len(words) > 1 and words[1].startswith(("benchmarks/", "examples/", "tools/")):
+        script = _ROOT / words[1]
+        if not script.is_file():
+            return [f"no script {words[1]}"]
+        options = "".join(one.read_text(encoding="utf-8") for one in (script, _ROOT / "benchmarks" / "pages.py"))
+        return [f"no option {word}" for word in words[2:] if word.startswith("--") and f'"{word}"' not in options]
+    return []
