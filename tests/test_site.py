@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import importlib.util
 import re
@@ -148,6 +149,11 @@ def test_the_site_loads_nothing_from_elsewhere() -> None:
     assert any("iframe-worker" in script for script in config["extra"]["polyfills"])
     assert all((ROOT / "docs" / script).is_file() for script in scripts)
     assert config["theme"]["font"] is False
+
+
+@pytest.mark.parametrize("name", ["drawings", "reference"])
+def test_examples_in_tools_are_right(name: str) -> None:
+    assert doctest.testmod(tool(name)).failed == 0
 
 
 def test_drawings_are_current() -> None:

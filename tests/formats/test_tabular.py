@@ -284,6 +284,22 @@ def test_cutoffs_that_cannot_be_are_named_by_their_line(
         karat.read_gold(path)
 
 
+@pytest.mark.parametrize("cell", ["a; b", "a | b", "a,b", '["a", "b"]', "a\nb", "c, a, b"])
+def test_several_ids_in_one_cell_of_gold_are_refused(tmp_path: Path, cell: str) -> None:
+    """It would be one item, which no run returns."""
+    table = pl.DataFrame({"query_id": ["q1", "q2", "q3", "q4"], "doc_id": ["a", "b", "c", cell]})
+    table.write_csv(tmp_path / "gold.csv")
+    with refused("several-ids", file=tmp_path / "gold.csv", line=5, field="doc_id", got=cell):
+        karat.read_gold(tmp_path / "gold.csv")
+
+
+@pytest.mark.parametrize("cell", ["a, the first", "a|3", "one; two", "a,", "[a]"])
+def test_ids_with_commas_are_ids(tmp_path: Path, cell: str) -> None:
+    table = pl.DataFrame({"query_id": ["q1", "q2", "q3"], "doc_id": ["a", "b", cell]})
+    table.write_csv(tmp_path / "gold.csv")
+    assert karat.read_gold(tmp_path / "gold.csv").ids[2] == cell
+
+
 def test_lists_in_a_column_say_what_they_say_in_a_gold_file(tmp_path: Path) -> None:
     columns = {
         "query_id": ["q1", "q2", "q1"],

@@ -316,6 +316,7 @@ OTHER_FORMATS: dict[str, Case] = {
     "qrels: too many columns": gold("q1 0 a 1\nq1 0 b 1 x\n", "qrels"),
     "qrels: a grade is not a number": gold("q1 0 a 1\nq1 0 b high\n", "qrels"),
     "CSV: no row": run("query_id,chunk_id,score\n", "run.csv"),
+    "CSV: several ids in one cell": gold("query_id,doc_id\nq1,a\nq2,b\nq3,a; b\n", "gold.csv"),
     "CSV: no column for the query": run("question_no,chunk_id\nq1,a\n", "run.csv", format="table"),
     "CSV: a score is not a number": run("query_id,chunk_id,score\nq1,a,1\nq1,b,high\n", "run.csv"),
     "CSV: an id is empty": run("query_id,chunk_id,score\nq1,a,1\nq1,,2\n", "run.csv"),

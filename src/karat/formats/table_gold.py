@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 # Data of a query that are not tags.
 _LISTS = ("negatives", "entities")
 _FIELDS = ("query", "source", *_LISTS)
+_BETWEEN = re.compile(r"[|;,\n]")  # what people write between two ids in one cell
+_MOST_CELLS = 1_000  # looked at for several ids
 
 
 def gold_from_frame(
@@ -61,6 +64,8 @@ def gold_from_frame(
     if "no_answer" in told and not isinstance(frame, ParquetColumns):
         frame, bare = _without_items(frame, table, told["no_answer"], item, grade)
         table = CheckedTable(frame, label, source)
+    if not isinstance(frame, ParquetColumns):
+        _refuse_several(table, item)
     runs, ids, grades = _judgements(frame, table, query, item, grade)
     if bare is not None:
         grades[bare] = 0
@@ -96,6 +101,19 @@ def gold_from_frame(
         if error.line is None and error.query in names:
             error.line = said.line_of(names.index(error.query))
         raise
+
+
+def _refuse_several(table: CheckedTable, item: str) -> None:
+    """Refuse a cell such as `a; b` if other cells have `a` and `b`: it would be one item that no run can return."""
+    cells = table.texts(item)
+    rows = cells.str.contains(_BETWEEN.pattern).fill_null(False).arg_true().to_list()[:_MOST_CELLS]
+    known = set(cells.unique().to_list()) if rows else set()
+    for row in rows:
+        parts = [part.strip(" '\"") for part in _BETWEEN.split(cells[row].strip(" []"))]
+        if len(parts) > 1 and known.issuperset(parts):
+            some = ", ".join(f'"{part}"' for part in parts[:2]) + ", …" * (len(parts) > 2)
+            hint = f'write one row per item, or JSONL with lists: {{"query_id": …, "gold": [{some}]}}'
+            raise table.error(row, item, "several ids in one cell", code="several-ids", got=cells[row], hint=hint)
 
 
 def _without_items(
