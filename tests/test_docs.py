@@ -281,6 +281,20 @@ def test_llms_txt_names_every_page() -> None:
     assert named == {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
 
 
+def test_the_scale_page_and_the_guide_have_the_measured_numbers() -> None:
+    measured = (ROOT / "benchmarks" / "SCALE.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?:[\d,]+|trec|jsonl|parquet|nested) \|.*\|$", measured, re.M)
+    page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    assert len(rows) > 12
+    assert [row for row in rows if row not in page] == []
+    cells = [row.strip("| ").split(" | ") for row in rows]
+    guide = " ".join((ROOT / "docs" / "guides" / "spark.md").read_text(encoding="utf-8").split())
+    local = next(row for row in cells if row[0] == "100,000,000" and row[3] == "local")
+    spark = next(row for row in cells if row[0] == "10,000,000" and row[3] == "spark")
+    assert f"in {float(local[4]):.0f} seconds of CPU time and {local[7]} MB" in guide
+    assert f"Spark took {float(spark[4]):.0f} seconds" in guide
+
+
 def test_the_page_about_agents_names_every_tool_and_argument() -> None:
     from karat.web.agents import MOST, REQUESTS, argument_schema
 
