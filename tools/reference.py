@@ -182,9 +182,13 @@ def _examples_in(lines: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _codes() -> Iterator[str]:
-    """Codes given where an error is raised, and those of classes of errors."""
+    """Codes given where an error is raised, those of classes of errors, and those of names that are not known."""
     for path in (ROOT / "src" / "karat").rglob("*.py"):
-        yield from re.findall(r'\bcode(?:: [\w\[\]]+ )? ?= ?"([a-z0-9-]+)"', path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        yield from re.findall(r'\bcode(?:: [\w\[\]]+ )? ?= ?"([a-z0-9-]+)"', text)
+        yield from re.findall(r'\bcode ?= ?"[a-z0-9-]+" if .* else "([a-z0-9-]+)"', text)
+        for kind in re.findall(r'\b(?:UnknownName|Registry)\(\s*f?"(\w+)', text):
+            yield f"unknown-{kind}"
 
 
 def _messages() -> dict[str, set[str]]:
@@ -229,6 +233,8 @@ def _of_class(code: str) -> str:
         )
         if told is not None:
             return " ".join(told[1].split())
+    if code.startswith("unknown-"):
+        return f"No {code.removeprefix('unknown-')} has this name. The hint names known ones that are near."
     return "Karat refuses. The message says why."
 
 
