@@ -90,10 +90,24 @@ def commands() -> str:
         "# Commands",
         "Every command, and every option with an address of its own. `karat COMMAND --help` shows the same.",
     ]
-    for name, command in every_command().items():
+    for name, command in _with_groups(every_command()):
         with click.Context(command, info_name=name, help_option_names=["-h", "--help"]) as context:
             parts += list(_command(tuple(name.split()), command, context))
     return "\n\n".join(parts) + "\n"
+
+
+def _with_groups(commands: dict[str, click.Command]) -> Iterator[tuple[str, click.Command]]:
+    """Every command, and before the first of a group the group, which does nothing by itself."""
+    from karat.cli.main import karat_command
+
+    seen: set[str] = set()
+    for name, command in commands.items():
+        first = name.split()[0]
+        group = karat_command.get_command(click.Context(karat_command), first)
+        if first not in {*seen, *commands} and group is not None:
+            yield first, group
+        seen.add(first)
+        yield name, command
 
 
 def _command(path: tuple[str, ...], command: click.Command, context: click.Context) -> Iterator[str]:

@@ -66,7 +66,7 @@ def _tools() -> Iterator[str]:
     names = [row[""].partition(" (")[0] for row in next(iter(found.values()))]
     cells = [[f"{row['CPU s']} s, {row['peak MB']} MB" for row in rows] for rows in found.values()]
     yield _table(["", *found], [[name, *(column[at] for column in cells)] for at, name in enumerate(names)])
-    yield f"Less CPU time than Karat: {', '.join(_faster()) or 'none of them'}."
+    yield f"Another tool takes less CPU time than Karat here: {', '.join(_faster()) or 'none of them'}."
     yield _measured("RESULTS.md")
 
 
@@ -77,7 +77,7 @@ def _faster() -> Iterator[str]:
         for at, rows in enumerate(_tables(section.partition("\n## ")[0])):
             for row in rows:
                 if float(row["× CPU"]) < 1:
-                    yield f"{row['']} {said}{' from dicts in memory' * at} ({row['× CPU']}×)"
+                    yield f"{row['']} {said}{' from dicts in memory' * at} ({row['× CPU']} of Karat's)"
 
 
 def _commands() -> Iterator[str]:
