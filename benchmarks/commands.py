@@ -288,7 +288,7 @@ def _page(
         "# Benchmarks: whole commands",
         f"Written by `{call}`: {', '.join(shapes)}.",
         conditions(
-            f"{given.repeat} repeats in turns; least CPU (user + system, all threads) of whole processes",
+            f"{given.repeat} repeats in turns; lowest CPU time (user + system, all threads) of whole processes",
             PACKAGES,
             before,
         ),

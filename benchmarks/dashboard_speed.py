@@ -218,8 +218,8 @@ def report(rounds: dict[str, Round], runs: int, before: float) -> str:
     for name, one in rounds.items():
         p99 = one.quantile(0.99)
         targets.append(Target(f"p99, {name}", f"≤ {WANTED_P99:g} s", f"{p99:.2f} s", p99 <= WANTED_P99))
-        rate = f"{one.rate:.0f} a second"
-        targets.append(Target(f"requests, {name}", f"≥ {WANTED_RATE:g} a second", rate, one.rate >= WANTED_RATE))
+        rate = f"{one.rate:.0f} per second"
+        targets.append(Target(f"requests, {name}", f"≥ {WANTED_RATE:g} per second", rate, one.rate >= WANTED_RATE))
     kinds = list(next(iter(rounds.values())).kinds)
     requests = sum(len(one.times) for one in rounds.values())
     how = f"{READERS} readers in one process, the server in others, {requests:,} requests; processor: for one request"
@@ -229,7 +229,7 @@ def report(rounds: dict[str, Round], runs: int, before: float) -> str:
         conditions(how, ["Karat", "uvicorn", "starlette"], before),
         target_table(targets),
         table(
-            ["round", ">requests", ">p50", ">p99", ">slowest", ">a second", ">not 200", ">server, MB", ">processor"],
+            ["round", ">requests", ">p50", ">p99", ">slowest", ">per second", ">not 200", ">server, MB", ">processor"],
             [
                 [
                     name,

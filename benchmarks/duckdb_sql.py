@@ -205,7 +205,7 @@ def _page(spent: dict[tuple[Case, str], Spent], cases: list[Case], repeats: int)
     parts = [
         "# Benchmarks: SQL in DuckDB",
         "Written by `benchmarks/duckdb_sql.py`: seven metrics of the same Parquet files, equal for every query.",
-        conditions(f"{times}; least CPU (user + system, all threads) of whole processes", ["karat", "duckdb"]),
+        conditions(f"{times}; lowest CPU time (user + system, all threads) of whole processes", ["karat", "duckdb"]),
         target_table(targets),
         table(["run", ">queries", "contender", ">CPU s", ">peak MB"], lines),
         "Karat's time includes intervals, ceilings and the audit; the query is in the script. With ranks, the query "

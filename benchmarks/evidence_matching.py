@@ -26,7 +26,7 @@ CORPUS = Path(__file__).parents[1] / "examples" / "helpdesk" / "corpus.jsonl"
 QUERIES, CHUNKS, SIZE = 1_000, 20, 600
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
 KINDS = {
-    "sentence": "a sentence that stands in one of the chunks",
+    "sentence": "a sentence of one of the chunks",
     "edited": "300 to 600 characters of one of the chunks, every tenth word dropped, changed or added",
     "elsewhere": "300 to 600 characters of a text that is not among the chunks",
 }
@@ -151,11 +151,11 @@ def page(measured: Measured, queries: int, repeats: int) -> str:
     target = Target("all evidences, CPU against difflib", f"≥ {WANTED}×", f"{ratio:.1f}×", ratio >= WANTED)
     parts = [
         "# Benchmarks: evidence matching",
-        "Written by `benchmarks/evidence_matching.py`. Ratios are difflib / Karat: above 1 Karat is the faster. All "
+        "Written by `benchmarks/evidence_matching.py`. Ratios are difflib / Karat: above 1, Karat is faster. All "
         "give the same verdicts.",
         conditions(
             f"{queries:,} queries × {len(KINDS)} evidences × {CHUNKS} chunks of {SIZE} characters; {repeats} repeats"
-            ", interleaved; least CPU of them",
+            ", interleaved; lowest CPU time of them",
             ["karat", "rapidfuzz"],
         ),
         target_table([target]),

@@ -25,7 +25,7 @@ from karat.report.svg import SHAPES, Scale, element, plain
 HERE = os.path.dirname(os.path.abspath(__file__))
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 BASE = {"hits": 10, "queries": 5_000, "gold": 2, "metrics": 4, "segments": 1}
-UNITS = {"hits": "hits a query", "gold": "gold items a query", "segments": "segmentations"}
+UNITS = {"hits": "hits per query", "gold": "gold items per query", "segments": "segmentations"}
 TIMES = (1, 2, 4, 8, 16)
 CHUNKS = 400_000
 COLOURS = {"hits": "#4e79a7", "queries": "#e15759", "gold": "#59a14f", "metrics": "#b07aa1", "segments": "#f28e2b"}
@@ -137,7 +137,7 @@ def _drawn(found: dict[str, list[float]], base: dict[str, int]) -> str:
         parts.append(element("text", f"{UNITS.get(what, what)}", x=left + 12, y=height, style=f"fill:{COLOURS[what]}"))
         grown = f"{base[what]:,} to {base[what] * TIMES[-1]:,}: {line[-1] / line[0]:.1f}× the time"
         parts.append(element("text", grown, x=left + 12, y=height + 13, class_="small"))
-    note = f"from {base['queries']:,} queries × {base['hits']} hits, {base['gold']} gold items a query, "
+    note = f"from {base['queries']:,} queries × {base['hits']} hits, {base['gold']} gold items per query, "
     note += f"{base['metrics']} metrics and {base['segments']} segmentation; dashed: in proportion"
     parts.append(element("text", note, x=LEFT, y=HEIGHT - 14, class_="small"))
     box = f"0 0 {WIDTH} {HEIGHT}"

@@ -3,7 +3,7 @@
     python benchmarks/interval_coverage.py [--quick] [--output FILE]
 
     hit            0/1 scores, one with the chance of the true mean
-    recall         one to four relevant items a query, each found with that chance
+    recall         one to four relevant items per query, each found with that chance
     one of ten     precision@10 with one relevant item, found with that chance: no query can score more than 0.1
     four of ten    precision@10 with one to four relevant items, each found with that chance
     conversations  five queries that all succeed or all fail: how many units are there?

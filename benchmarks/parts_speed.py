@@ -83,7 +83,7 @@ def _page(spent: dict[str, float], queries: int, repeats: int) -> str:
         [
             "# Benchmarks: after reading",
             f"Written by `benchmarks/parts_speed.py`: {queries:,} queries × 10 hits, CPU seconds of each part.",
-            conditions(f"{repeats} repeats; least CPU of them; OpenBLAS on 1 thread", ["karat", "numpy"]),
+            conditions(f"{repeats} repeats; lowest CPU time of them; OpenBLAS on 1 thread", ["karat", "numpy"]),
             target_table(targets),
             table(["part", ">CPU s"], [[part, f"{seconds:.3f}"] for part, seconds in spent.items()]),
         ]

@@ -99,7 +99,7 @@ def _page(turns: list[dict[str, tuple[float, float, int]]], repeats: int) -> str
         "# Benchmarks: the page",
         f"Written by `benchmarks/report_speed.py`: {QUERIES:,} queries × {HITS} hits.",
         conditions(
-            f"{repeats} repeats after one that does not count; least CPU and least wall of them; OpenBLAS on "
+            f"{repeats} repeats after one that does not count; lowest CPU and wall time of them; OpenBLAS on "
             f"{os.environ['OPENBLAS_NUM_THREADS']} thread",
             ["Karat"],
         ),

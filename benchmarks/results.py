@@ -82,11 +82,11 @@ def page(measured: Measured, command: str, before: float) -> str:
     """All tables, as Markdown."""
     parts = [
         "# Benchmarks: results",
-        "Written by `benchmarks/run.py`; what is measured and how stands in [README.md](README.md). Seven metrics: "
+        "Written by `benchmarks/run.py`; [README.md](README.md) says what is measured, and how. Seven metrics: "
         + ", ".join(f"`{m}`" for m in METRICS)
-        + ". Ratios are peer / Karat: above 1 Karat is the faster or the lighter.",
+        + ". Ratios are peer / Karat: above 1, Karat is faster or needs less memory.",
         conditions(
-            f"Command: `{command}` ({_repeats(measured)}; least CPU, least wall, greatest memory)", PACKAGES, before
+            f"Command: `{command}` ({_repeats(measured)}; lowest CPU and wall time, highest memory)", PACKAGES, before
         ),
         "## Targets",
         target_table(targets(measured)),
@@ -99,12 +99,12 @@ def page(measured: Measured, command: str, before: float) -> str:
         f"`karat --help` loads numpy: {_yes('numpy' in measured.help_loads)}; "
         f"polars: {_yes('polars' in measured.help_loads)}.",
         "## Cost and rows",
-        "Karat on TREC runs of one shape (1,000 hits a query) and growing size, from file.",
+        "Karat on TREC runs of one shape (1,000 hits per query) and growing size, from file.",
         _linear_table(measured),
         "## Same values",
         _agreement_text(),
         _agreement_table(measured),
-        "For the record, differences that are expected and why:",
+        "Differences that are expected, and why:",
         _expected_table(measured),
     ]
     return joined(parts)
@@ -205,7 +205,7 @@ def _linear_table(measured: Measured) -> str:
         millions = rows(workload) / 1e6
         line = [f"{millions:.2f}", _seconds(best.cpu), _seconds(best.wall)]
         lines.append([*line, _seconds(best.cpu / millions), _seconds(best.wall / millions), f"{best.memory:,.0f}"])
-    head = [">million rows", ">CPU s", ">wall s", ">CPU s a million", ">wall s a million", ">peak MB"]
+    head = [">million rows", ">CPU s", ">wall s", ">CPU s per million", ">wall s per million", ">peak MB"]
     return table(head, lines)
 
 
@@ -227,7 +227,7 @@ def agreement(measured: Measured) -> list[Agreement]:
         found.append(Agreement("W3 from file, log without ranks", peer, _difference(without_rank, theirs)))
     for workload in ("W1", "W2", "W3"):
         karat, theirs = (measured.checks[Cell(name, workload, "untied")] for name in ("karat", "ranx"))
-        found.append(Agreement(f"{workload} from dicts, ties taken out", "ranx", _difference(karat, theirs)))
+        found.append(Agreement(f"{workload} from dicts, without ties", "ranx", _difference(karat, theirs)))
     return found
 
 
@@ -237,7 +237,7 @@ def _difference(one: dict[str, float], other: dict[str, float]) -> float:
 
 def _agreement_text() -> str:
     return (
-        f"Greatest difference of Karat's seven means from a peer's; {TOLERANCE:g} or less is agreement. Karat, "
+        f"Largest difference of Karat's seven means from a peer's; {TOLERANCE:g} or less is agreement. Karat, "
         "pytrec_eval and ir_measures have one rule for hits with equal scores (trec_eval's). ranx has another, so it "
         "is compared on the same lists with scores that all differ. In W3 Karat takes the log's ranks, which the peers "
         "do not read, so the values are compared on the same log without ranks."

@@ -116,13 +116,13 @@ def _time(work: Callable[[], object]) -> Seconds:
 
 def _page(own: dict[str, Seconds], peer: dict[str, Seconds], overhead: Seconds, together: Seconds, load: float) -> str:
     efficiency = SLEEP / WORKERS / together.wall
-    share = f"{efficiency:.0%} ({together.cpu * 1000:.2f} ms CPU a query)"
+    share = f"{efficiency:.0%} ({together.cpu * 1000:.2f} ms CPU per query)"
     ratio = (peer["index"] + peer["queries"]).cpu / (own["index"] + own["queries"]).cpu
     ms, cpu = overhead.wall * 1000, overhead.cpu * 1000
     targets = [
         Target(f"BM25, {DOCUMENTS:,} texts indexed, {QUERIES:,} queries, CPU", "≥ 20×", f"{ratio:.1f}×", ratio >= 20),
-        Target("runner beside the retriever, a query", "≤ 1 ms", f"{ms:.2f} ms ({cpu:.2f} ms CPU)", ms <= 1),
-        Target(f"{WORKERS} workers, {SLEEP * 1000:g} ms a query", "≥ 80 %", share, efficiency >= 0.8),
+        Target("runner beside the retriever, per query", "≤ 1 ms", f"{ms:.2f} ms ({cpu:.2f} ms CPU)", ms <= 1),
+        Target(f"{WORKERS} workers, {SLEEP * 1000:g} ms per query", "≥ 80 %", share, efficiency >= 0.8),
     ]
     rows = [
         [part, name, f"{spent[part].cpu:.2f}", f"{spent[part].wall:.2f}", f"{peer[part].cpu / own[part].cpu:.1f}×"]
@@ -135,7 +135,7 @@ def _page(own: dict[str, Seconds], peer: dict[str, Seconds], overhead: Seconds, 
     )
     parts = [
         "# Benchmarks: retrieval",
-        "Written by `benchmarks/retrieval_speed.py`. Ratios are rank_bm25 / Karat: above 1 Karat is the faster.",
+        "Written by `benchmarks/retrieval_speed.py`. Ratios are rank_bm25 / Karat: above 1, Karat is faster.",
         conditions(how, ["karat", "numpy", "rank-bm25"], load),
         "## Targets",
         target_table(targets),

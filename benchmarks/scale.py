@@ -66,7 +66,7 @@ def _page(data: str, quick: bool, largest: bool) -> Iterator[str]:
     measured = _Measured(data)
     yield "# Scale\n"
     yield f"Made by `python benchmarks/scale.py{' --quick' * quick}{' --largest' * largest}`; {_here()}. "
-    yield "Seven metrics with intervals, rank given; about five judged a query.\n"
+    yield "Seven metrics with intervals, rank given; about five judged hits per query.\n"
     yield "## Engines\n"
     digests: dict[tuple[int, int, str], set[str]] = {}
     lines = []
@@ -78,7 +78,7 @@ def _page(data: str, quick: bool, largest: bool) -> Iterator[str]:
         spent = [f"{found.cpu:.1f}", longest, f"{found.cpu / hits * 1e9:.0f}", f"{found.peak:.0f}"]
         lines.append([f"{hits:,}", f"{hits // depth:,}", kind, engine, *spent])
     yield table(
-        [">hits", ">queries", "file", "engine", ">CPU s", ">longest way, CPU s", ">ns a hit", ">peak MB"], lines
+        [">hits", ">queries", "file", "engine", ">CPU s", ">longest path, CPU s", ">ns per hit", ">peak MB"], lines
     )
     if any(len(same) > 1 for same in digests.values()):
         print("engines do not agree", file=sys.stderr)

@@ -149,10 +149,10 @@ def _time(contender: Callable[[Floats], object], values: Floats) -> Seconds:
 def _page(best: Measured, repeats: int) -> str:
     parts = [
         "# Benchmarks: statistics",
-        "Written by `benchmarks/statistics_speed.py`. Ratios are peer / Karat's draws: above 1 these are the faster. "
+        "Written by `benchmarks/statistics_speed.py`. Ratios are peer / Karat's draws: above 1, these are faster. "
         "Of more than 512 queries Karat needs no draws where the mean is nearly normal (decision 006).",
         conditions(
-            f"{repeats} repeats, interleaved; least CPU and least wall of them; OpenBLAS on "
+            f"{repeats} repeats, interleaved; lowest CPU and wall time of them; OpenBLAS on "
             f"{os.environ['OPENBLAS_NUM_THREADS']} thread (by default it takes all cores, "
             "and Karat more CPU for its waiting threads)",
             ["karat", "numpy", "scipy"],

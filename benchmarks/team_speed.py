@@ -100,7 +100,7 @@ def report(rounds: dict[str, Round], runs: int, before: float) -> str:
                     "round",
                     ">seconds",
                     ">requests",
-                    ">a second",
+                    ">per second",
                     ">p50",
                     ">p90",
                     ">p99",

@@ -110,7 +110,13 @@ def _dashboard() -> Iterator[str]:
     yield "## The dashboard"
     yield "`karat serve` with 10,000 runs in PostgreSQL, while a run is saved every 2 seconds."
     rows = [
-        [_ROUNDS[row["round"]], row["requests"], row["p50"], row["p99"], row["server, MB"].split()[-1] + " MB"]
+        [
+            _ROUNDS.get(row["round"], row["round"]),
+            row["requests"],
+            row["p50"],
+            row["p99"],
+            row["server, MB"].split()[-1] + " MB",
+        ]
         for row in _with("TEAM.md", "round")
     ]
     yield _table(["", "requests", "median", "99 % within", "memory"], rows)
