@@ -235,7 +235,9 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         return Passage(None if item.doc_id is None else str(item.doc_id), quote, start, end)
 
     def tags(self) -> dict[str, list[Any]]:
-        columns = {name: values for name, values in self.extras.items() if _scalar(values)}
+        columns = {
+            name: values for name, values in self.extras.items() if has_texts(self.entries, name) or _scalar(values)
+        }
         if has_field(self.entries, "tier"):
             columns["tier"] = [None if tier is None else str(tier) for tier in column(self.entries, "tier")]
         tagged = column(self.entries, "tags") if has_field(self.entries, "tags") else ()
