@@ -82,9 +82,10 @@ class ReturnedNames:
     def __init__(self, gold: Gold, rule: DocRule) -> None:
         self._rule, self._relevant = rule, gold.grades > 0
         self._place = np.cumsum(self._relevant) - 1  # of an item among the relevant ones
-        names, documents = gold.packed[np.flatnonzero(self._relevant)], documents_of(gold, rule)
+        rows = np.flatnonzero(self._relevant)
+        names, documents = gold.packed[rows], documents_of(gold, rule)
         self._whole = equal(names, documents)  # items that name a document
-        self._ids, self._documents = _Wanted(names), _Wanted(documents)
+        self._ids, self._documents = _Wanted(names, gold.hashed[rows]), _Wanted(documents)
         self._chunks = names[~self._whole]
 
     @cached_property
@@ -149,22 +150,26 @@ class _NameTable(NamedTuple):
 class _Wanted:
     """Names that are searched until they are found, by hash and then confirmed as text."""
 
-    def __init__(self, names: Packed) -> None:
-        first = first_equal(hashes(names))
+    def __init__(self, names: Packed, hashed: Hashes | None = None) -> None:
+        """`hashed`: the hashes of the names, where they are known."""
+        first = first_equal(hashes(names) if hashed is None else hashed)
         new = first == np.arange(len(first))
         self._inverse = (np.cumsum(new) - 1)[first]  # the same in every process
         self._names = names[new]
         self._found = np.zeros(len(self._names), np.bool_)
-        self._told = self._found.copy()
+        self._fresh: list[Ints] = []  # numbers that were found since the last call of `taken`
+        self.left: int = len(self._names)  # names that were not found yet
         self._tables: dict[type, _NameTable] = {}
-
-    @property
-    def left(self) -> bool:
-        return not self._found.all()
 
     def same_as(self, other: _Wanted) -> None:
         """For the same names."""
-        self._found |= other._found
+        self._add(np.flatnonzero(other._found))
+
+    def _add(self, numbers: Ints) -> None:
+        fresh = np.unique(numbers[~self._found[numbers]])
+        self._found[fresh] = True
+        self._fresh.append(fresh)
+        self.left -= len(fresh)
 
     def look(self, ids: Ids, hashed: Hashes | None = None, rule: DocRule | None = None) -> None:
         """`hashed`: the hashes of the ids, where they are known. With a rule, for the documents of the ids."""
@@ -172,13 +177,13 @@ class _Wanted:
         if not len(ids) or not self.left:
             return
         kind = type(ids)
-        if kind not in self._tables or 2 * (~self._found).sum() < len(self._tables[kind].numbers):
+        if kind not in self._tables or 2 * self.left < len(self._tables[kind].numbers):
             self._tables[kind] = self._table(ids)
         table = self._tables[kind]
         rows, at = table.hashes.find(hashes(ids) if hashed is None else hashed)
         found = take(ids, rows)
         same = equal(found if rule is None else rule.docs(found), take(table.names, at))
-        self._found[table.numbers[at[same]]] = True
+        self._add(table.numbers[at[same]])
 
     def _table(self, like_ids: Ids) -> _NameTable:
         """The names that were not found so far: the fewer there are, the less is searched."""
@@ -189,11 +194,10 @@ class _Wanted:
 
     def note(self, places: Ints) -> None:
         """Names that were found, by their position among those that were given."""
-        self._found[self._inverse[places]] = True
+        self._add(self._inverse[places])
 
     def taken(self) -> Ints:
-        fresh = np.flatnonzero(self._found & ~self._told)
-        self._told[fresh] = True
+        fresh, self._fresh = np.sort(np.concatenate([np.zeros(0, np.int64), *self._fresh])), []
         return fresh
 
     def flags(self, numbers: Ints) -> Bools:
