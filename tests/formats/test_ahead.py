@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -127,14 +126,3 @@ def test_parts_come_in_order_whoever_makes_them(bad: int | None, where: str, cor
     assert found == list(range(20 if bad is None else bad))
     assert most[0] <= 3
     assert "karat-read-ahead" not in {thread.name for thread in threading.enumerate()}
-
-
-def test_the_interpreter_switches_as_before(cores: list[int]) -> None:
-    cores[0] = 2
-    before = sys.getswitchinterval()
-    first, second = (read_ahead(iter(range(5)), abs) for _ in range(2))
-    next(first), next(second)
-    assert list(first) == [1, 2, 3, 4]
-    assert sys.getswitchinterval() < before
-    assert list(second) == [1, 2, 3, 4]
-    assert sys.getswitchinterval() == before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -13,7 +12,6 @@ from typing import Generic, TypeVar
 B = TypeVar("B")
 T = TypeVar("T")
 _ARENAS = -8  # M_ARENA_MAX of malloc.h
-_SWITCH = 0.001  # seconds that a thread waits until it asks
 _PARTS = 3  # in memory at a time
 
 
@@ -39,7 +37,6 @@ class _Parts(Generic[B, T]):
     def in_order(self) -> Iterator[T]:
         _share_memory()
         thread = Thread(target=self._make_all, name="karat-read-ahead", daemon=True)
-        _Switching.begin()
         thread.start()
         try:
             while self._has_next():
@@ -58,7 +55,6 @@ class _Parts(Generic[B, T]):
                 self._stopped = True
                 self._changed.notify_all()
             thread.join()
-            _Switching.end()
 
     def _has_next(self) -> bool:
         """Wait for the next part, and make one meanwhile; False at the end."""
@@ -111,27 +107,6 @@ class _Parts(Generic[B, T]):
             self._made[number] = made, error
             self._changed.notify_all()
         return True
-
-
-class _Switching:
-    """While files are read with two threads, a thread that needs the interpreter asks for it sooner than usual."""
-
-    _lock, _users, _before = Lock(), 0, 0.0
-
-    @classmethod
-    def begin(cls) -> None:
-        with cls._lock:
-            if not cls._users:
-                cls._before = sys.getswitchinterval()
-                sys.setswitchinterval(min(_SWITCH, cls._before))
-            cls._users += 1
-
-    @classmethod
-    def end(cls) -> None:
-        with cls._lock:
-            cls._users -= 1
-            if not cls._users:
-                sys.setswitchinterval(cls._before)
 
 
 @cache

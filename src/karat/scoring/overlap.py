@@ -157,19 +157,17 @@ class _Wanted:
         self._inverse = (np.cumsum(new) - 1)[first]  # the same in every process
         self._names = names[new]
         self._found = np.zeros(len(self._names), np.bool_)
-        self._fresh: list[Ints] = []  # numbers that were found since the last call of `taken`
-        self.left: int = len(self._names)  # names that were not found yet
+        self._told = self._found.copy()
         self._tables: dict[type, _NameTable] = {}
+
+    @property
+    def left(self) -> int:
+        """How many names were not found so far."""
+        return len(self._found) - int(np.count_nonzero(self._found))
 
     def same_as(self, other: _Wanted) -> None:
         """For the same names."""
-        self._add(np.flatnonzero(other._found))
-
-    def _add(self, numbers: Ints) -> None:
-        fresh = np.unique(numbers[~self._found[numbers]])
-        self._found[fresh] = True
-        self._fresh.append(fresh)
-        self.left -= len(fresh)
+        self._found |= other._found
 
     def look(self, ids: Ids, hashed: Hashes | None = None, rule: DocRule | None = None) -> None:
         """`hashed`: the hashes of the ids, where they are known. With a rule, for the documents of the ids."""
@@ -183,7 +181,7 @@ class _Wanted:
         rows, at = table.hashes.find(hashes(ids) if hashed is None else hashed)
         found = take(ids, rows)
         same = equal(found if rule is None else rule.docs(found), take(table.names, at))
-        self._add(table.numbers[at[same]])
+        self._found[table.numbers[at[same]]] = True
 
     def _table(self, like_ids: Ids) -> _NameTable:
         """The names that were not found so far: the fewer there are, the less is searched."""
@@ -194,10 +192,11 @@ class _Wanted:
 
     def note(self, places: Ints) -> None:
         """Names that were found, by their position among those that were given."""
-        self._add(self._inverse[places])
+        self._found[self._inverse[places]] = True
 
     def taken(self) -> Ints:
-        fresh, self._fresh = np.sort(np.concatenate([np.zeros(0, np.int64), *self._fresh])), []
+        fresh = np.flatnonzero(self._found & ~self._told)
+        self._told[fresh] = True
         return fresh
 
     def flags(self, numbers: Ints) -> Bools:
