@@ -83,9 +83,9 @@ class Karat(Contender):
         self.call = karat.evaluate
         if mode != "cold":
             import numpy  # noqa: F401
-            import polars  # noqa: F401
 
             import_folder("karat.formats")
+            import_folder("karat.formats.kinds")
             import_folder("karat.scoring.metrics")
 
     def load(self, workload: str) -> tuple[str, str]:

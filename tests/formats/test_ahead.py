@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def test_no_thread_is_left_where_reading_stops_early(cores: list[int]) -> None:
             made.append(part)
             yield part
 
-    reading = read_ahead(parts())
+    reading = read_ahead(parts(), lambda part: part)
     assert [next(reading), next(reading)] == [0, 1]
     reading.close()  # type: ignore[attr-defined]
     assert len(made) <= 4
@@ -88,7 +89,40 @@ def test_an_error_comes_after_the_parts_before_it(cores: list[int]) -> None:
         yield "first"
         raise OSError("gone")
 
-    reading = read_ahead(parts())
+    reading = read_ahead(parts(), lambda part: part)
     assert next(reading) == "first"
     with pytest.raises(OSError, match="gone"):
         next(reading)
+
+
+@pytest.mark.parametrize("bad", [None, 0, 7, 19])
+@pytest.mark.parametrize("where", ["reading", "making"])
+def test_parts_come_in_order_whoever_makes_them(bad: int | None, where: str, cores: list[int]) -> None:
+    cores[0] = 2
+    alive, most, lock = [0], [0], threading.Lock()
+
+    def blocks() -> Iterator[int]:
+        for number in range(20):
+            if where == "reading" and number == bad:
+                raise OSError(number)
+            yield number
+
+    def make(number: int) -> int:
+        with lock:
+            alive[0] += 1
+            most[0] = max(most[0], alive[0])
+        sum(range(2000 * (number * 7 % 5)))  # some take longer than others
+        if where == "making" and number == bad:
+            raise OSError(number)
+        return number
+
+    found = []
+    with nullcontext() if bad is None else pytest.raises(OSError, match=f"^{bad}$"):
+        for part in read_ahead(blocks(), make):
+            found.append(part)
+            sum(range(2000 * (part * 3 % 4)))
+            with lock:
+                alive[0] -= 1
+    assert found == list(range(20 if bad is None else bad))
+    assert most[0] <= 3
+    assert "karat-read-ahead" not in {thread.name for thread in threading.enumerate()}

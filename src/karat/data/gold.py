@@ -102,7 +102,12 @@ class Gold(Bulk, frozen=True):
     @cached_property
     def has_cutoffs(self) -> bool:
         """Whether a query has its own cutoff."""
-        return bool((self.k > 0).any())
+        return self.largest_k > 0
+
+    @cached_property
+    def largest_k(self) -> int:
+        """The largest cutoff of a query, 0 where none has one."""
+        return int(self.k.max(initial=0))
 
     @cached_property
     def is_document(self) -> Bools:

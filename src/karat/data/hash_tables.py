@@ -170,5 +170,25 @@ class Seen:
         return again
 
 
+class QueriesSeen:
+    """Queries seen so far. As long as they come in the order of the gold set, which has each of them once, nothing is
+    kept of them."""
+
+    def __init__(self, expected: list[str]) -> None:
+        self._expected, self._in_order = expected, 0
+        self._seen: Seen | None = None
+
+    def add(self, queries: list[str]) -> list[str] | None:
+        """The queries, as the gold set has them if they are in order; None if one was seen before."""
+        if self._seen is None:
+            known = self._expected[self._in_order : self._in_order + len(queries)]
+            if known == queries:
+                self._in_order += len(queries)
+                return known
+            self._seen = Seen()
+            self._seen.add_texts(self._expected[: self._in_order])
+        return None if self._seen.add_texts(queries) else queries
+
+
 def _any_in(names: Ints, block: Ints) -> bool:
     return len(block) > 0 and bool((block.take(np.searchsorted(block, names), mode="clip") == names).any())

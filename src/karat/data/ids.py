@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from karat.data.hash_tables import HashTable as HashTable
 from karat.data.hash_tables import Owners as Owners
+from karat.data.hash_tables import QueriesSeen as QueriesSeen
 from karat.data.hash_tables import Seen as Seen
 from karat.data.hash_tables import count_distinct as count_distinct
 from karat.data.hash_tables import first_equal as first_equal

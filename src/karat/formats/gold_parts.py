@@ -205,7 +205,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
     def fields(self) -> dict[str, list[Any]]:
         """Data of the queries that are not tags."""
         columns = {name: column(self.entries, name) for name in _FIELDS if has_field(self.entries, name)}
-        columns |= {name: values for name, values in self.extras.items() if not _scalar(values)}
+        columns |= {name: values for name, values in self.extras.items() if name not in self._scalars}
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}
 
     def passages(self) -> list[Passage | None]:
@@ -235,7 +235,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         return Passage(None if item.doc_id is None else str(item.doc_id), quote, start, end)
 
     def tags(self) -> dict[str, list[Any]]:
-        columns = {name: values for name, values in self.extras.items() if _scalar(values)}
+        columns = {name: self.extras[name] for name in self._scalars}
         if has_field(self.entries, "tier"):
             columns["tier"] = [None if tier is None else str(tier) for tier in column(self.entries, "tier")]
         tagged = column(self.entries, "tags") if has_field(self.entries, "tags") else ()
@@ -243,6 +243,11 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
             for name, value in (tags if isinstance(tags, dict) else {"tags": tags}).items():
                 columns.setdefault(name, [None] * len(self.entries))[at] = value
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}
+
+    @cached_property
+    def _scalars(self) -> list[str]:
+        """Names of such fields without lists and objects."""
+        return [name for name, values in self.extras.items() if has_texts(self.entries, name) or _scalar(values)]
 
     @cached_property
     def extras(self) -> dict[str, list[Any]]:

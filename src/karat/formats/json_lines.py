@@ -30,6 +30,7 @@ _VALUE, _SKIP, _LIST, _LIST_OR_NULL = range(4)
 _PLAIN_TEXT, _DIFFERENT, _LACKING = 1, 16, 8
 _UNKNOWN, _FULL, _MANY = -2, -3, -5
 _STAGES = 8  # names in an object of numbers, at most
+_SAMPLE, _FEW = 128, 4  # texts are few if a field has fewer than one in four that are different
 
 
 class ListField(NamedTuple):
@@ -100,18 +101,46 @@ class LineTable(msgspec.Struct, frozen=True):
         if name in self.values or self.spans[name].of_numbers:
             return self.column(name)
         first, end, _ = self.spans[name]
-        sizes = (end - first - 2).astype(np.uint32)
-        if sizes.max(initial=0) > LONGEST:
+        same = self._first_same(first, end)
+        if same is None:
             return self.column(name)
-        packed, hashed = packed_pieces(self.block, (first + 1).astype(np.uint32), sizes, int(sizes.max(initial=0)))
-        same = first_equal(hashed)
-        new = np.flatnonzero((same == np.arange(len(same))) | ~same_packed(packed, packed[same]))
-        return self._read(first[new], end[new], of_numbers=False)
+        new = np.flatnonzero(same == np.arange(len(same)))
+        return self._texts(first[new], end[new])
 
     def _read(self, first: Ints, end: Ints, of_numbers: bool) -> list[Any]:
         if of_numbers:
             return _decoded(self.decoder, self.block, first, end)
+        return self._shared_texts(first, end) or self._texts(first, end)
+
+    def _texts(self, first: Ints, end: Ints) -> list[str]:
         return joined_pieces(self.block, first + 1, end - 1).decode().split("\n")
+
+    def _shared_texts(self, first: Ints, end: Ints) -> list[str] | None:
+        """The same, if few texts are different: then one Python string serves all lines that have it."""
+        looked_at = zip(first[:_SAMPLE].tolist(), end[:_SAMPLE].tolist(), strict=True)
+        if len(first) < _SAMPLE or len({self.block[a:b] for a, b in looked_at}) * _FEW > _SAMPLE:
+            return None
+        same = self._first_same(first, end)
+        if same is None:
+            return None
+        is_new = same == np.arange(len(same))
+        new = np.flatnonzero(is_new)
+        if len(new) * _FEW > len(same):
+            return None
+        texts = np.array(self._texts(first[new], end[new]), object)
+        shared: list[str] = texts[(np.cumsum(is_new) - 1)[same]].tolist()
+        return shared
+
+    def _first_same(self, first: Ints, end: Ints) -> Ints | None:
+        """For each text the first line with the same one, or with another one of the same hash, which is next to
+        impossible, its own; None where a text is too long."""
+        sizes = (end - first - 2).astype(np.uint32)
+        longest = int(sizes.max(initial=0))
+        if longest > LONGEST:
+            return None
+        packed, hashed = packed_pieces(self.block, (first + 1).astype(np.uint32), sizes, longest)
+        same = first_equal(hashed)
+        return np.where(same_packed(packed, packed[same]), same, np.arange(len(same)))
 
     def pick(self, at: Sequence[int]) -> LineTable:
         spans = {name: _Spans(s.first[at], s.end[at], s.of_numbers) for name, s in self.spans.items()}

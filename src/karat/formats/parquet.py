@@ -102,7 +102,7 @@ class ParquetRun(Run):
         rows = query_rows(
             scan.table, wanted.query, wanted.item, numbers, system=wanted.system, start=scan.start, stop=scan.stop
         )
-        for piece in read_ahead(rows) if scan.stop is None and scan.table.size >= LARGE else rows:
+        for piece in read_ahead(rows, lambda piece: piece) if scan.stop is None and scan.table.size >= LARGE else rows:
             scan.note_parsed(len(piece.ids))
             yield piece
             del piece  # before the next is read

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
@@ -19,6 +20,7 @@ from karat.errors import InputError, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.files.limits import largest_line, line_too_long
 from karat.files.native import native
+from karat.formats.ahead import read_ahead
 from karat.formats.base import Source, SourcePlace
 from karat.formats.json_lines import Columns, LineReader, LineTable, ListField
 
@@ -31,7 +33,7 @@ EntryLines: TypeAlias = dict[int, list[int]]
 
 _BETWEEN = re.compile(r"[\s,:]*")  # what separates the values of a JSON document
 _BATCH_BYTES = 1 << 20
-_COLUMN_BATCHES = 8  # blocks that are read as columns are this many times as large
+_COLUMN_BATCHES = 12  # blocks that are read as columns are this many times as large
 _BATCH_RECORDS = 1000
 _PATIENCE = 3  # failed attempts to read blocks as columns, after which none is tried
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\[\d+\]`)?$", re.S)
@@ -63,13 +65,14 @@ class RecordDecoder(Generic[S]):
         self.extra_names: dict[str, str] = {}
         self._freed = {freed: f"{freed} (unused)"} if freed in base.__struct_fields__ else {}
         self._unlike = 0  # consecutive blocks that could not be read as columns
+        self._learning = threading.Lock()
         self._refresh()
 
     def _refresh(self) -> None:
         self.struct = self._struct(forbid_unknown_fields=True, gc=False)
         self._decoder = msgspec.json.Decoder(self.struct)
         self._loose: type[S] | None = None  # the same with a dict; created on demand
-        self._reader: LineReader | None = None  # created on demand
+        self._readers = threading.local()  # one per thread, created on demand
 
     def _struct(self, **options: Any) -> type[S]:
         names = {**self._freed, **self.extra_names}
@@ -100,7 +103,13 @@ class RecordDecoder(Generic[S]):
                     raise
                 if len(self.extra_names) == _LEARNT or _UNLEARNABLE.search(unknown[1]):
                     return self._keep_beside(into)
-                self.extra_names[f"extra_{len(self.extra_names)}"] = unknown[1]
+                self._learn(unknown[1])
+
+    def _learn(self, name: str) -> None:
+        """Add a field, unless another thread has just done so."""
+        with self._learning:
+            if name not in self.extra_names.values():
+                self.extra_names[f"extra_{len(self.extra_names)}"] = name
                 self._refresh()
 
     def _keep_beside(self, into: Callable[[Any], Any]) -> S:
@@ -129,25 +138,28 @@ class RecordDecoder(Generic[S]):
         if self._lists is None or not self.reads_columns:
             return None
         size = len(block) if size is None else size
-        found = self._line_reader(self._lists).read(block, size)
+        readers = self._readers
+        found = self._line_reader(self._lists, readers).read(block, size)
         while isinstance(found, int):
-            learnt, end = len(self.extra_names), block.find(b"\n", found, size)
+            end = block.find(b"\n", found, size)
             try:
                 self.decode(block[found : size if end < 0 else end])
             except DECODE_ERRORS:
                 break
-            if len(self.extra_names) == learnt:
+            if readers is self._readers:  # nothing was learned, by no thread
                 break
-            found = self._line_reader(self._lists).read(block, size)
+            readers = self._readers
+            found = self._line_reader(self._lists, readers).read(block, size)
         table = None if isinstance(found, int) else found
         self._unlike = 0 if table is not None else self._unlike + 1
         return table
 
-    def _line_reader(self, lists: ListField) -> LineReader:
-        if self._reader is None:
+    def _line_reader(self, lists: ListField, readers: threading.local) -> LineReader:
+        if not hasattr(readers, "reader"):
             fields = msgspec.structs.fields(self.struct)
-            self._reader = LineReader(lists, {f.encode_name: msgspec.json.Decoder(f.type) for f in fields})
-        return self._reader
+            readers.reader = LineReader(lists, {f.encode_name: msgspec.json.Decoder(f.type) for f in fields})
+        reader: LineReader = readers.reader
+        return reader
 
     def extras(self, record: S) -> dict[str, Any]:
         """The fields of a record that `base` does not have."""
@@ -210,10 +222,11 @@ def read_records(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[S,
             yield record, SourcePlace(source.label, line)
 
 
-def read_column_batches(source: Source, decoder: RecordDecoder[S]) -> Iterator[RecordBatch[S]]:
-    """Records some at a time: few enough that their memory is reused quickly."""
+def read_column_batches(source: Source, decoder: RecordDecoder[S], *, ahead: bool = False) -> Iterator[RecordBatch[S]]:
+    """Records some at a time: few enough that their memory is reused quickly. `ahead`: blocks may be read by another
+    thread."""
     if is_json_lines(source):
-        yield from _decode_lines(source, decoder)
+        yield from _decode_lines(source, decoder, ahead=ahead)
         return
     value, lines = read_document(source)
     for batch in decode_entries(list_entries(value, lines, source.label), decoder, source.label):
@@ -235,15 +248,19 @@ def decode_entries(
         yield records, lines
 
 
-def _decode_lines(source: Source, decoder: RecordDecoder[S]) -> Iterator[RecordBatch[S]]:
+def _decode_lines(source: Source, decoder: RecordDecoder[S], *, ahead: bool) -> Iterator[RecordBatch[S]]:
     first, begin = 1, source.begin
     whole = (
         max(_BATCH_BYTES, min(_BATCH_BYTES * _COLUMN_BATCHES, largest_line()))
         if decoder.reads_columns
         else _BATCH_BYTES
     )
-    for block, size in cut_blocks(source, whole, lambda block: block.rfind(b"\n") + 1):
-        table = decoder.read_lines(block, size)
+
+    def read(cut: tuple[bytes, int]) -> tuple[bytes, int, LineTable | None]:
+        return *cut, decoder.read_lines(*cut)
+
+    blocks = cut_blocks(source, whole, lambda block: block.rfind(b"\n") + 1)
+    for block, size, table in read_ahead(blocks, read) if ahead and decoder.reads_columns else map(read, blocks):
         if table is not None:
             lines, places = range(first, first + len(table)), None if begin is None else table.starts + begin
             yield RecordBatch(table, lines, table.columns, places)

@@ -28,11 +28,10 @@ from karat.data.hits import (
     is_other_list,
     step_of,
 )
-from karat.data.ids import Ints, Seen
+from karat.data.ids import Ints, QueriesSeen
 from karat.data.text_index import TextIndex
 from karat.errors import InputError, is_whole
 from karat.files.decode_errors import refusal
-from karat.formats.ahead import read_ahead
 from karat.formats.base import Source, changed_while_read, source_parts
 from karat.formats.json_lines import LineTable, ListField, ValueKind
 from karat.formats.provenance import shown
@@ -86,6 +85,7 @@ class RunLog(Run):
         self._noted: dict[str, dict[str, list[Any]]] = {}
         self._absent: set[str] = set()  # lists that no line has, once one of them was looked up
         self._names: TextIndex | None = None  # the gold set's queries, by text
+        self._expected: list[str] = []  # and by id
         self._whole, self._stepped = False, False  # whether to hold all lines, and whether some are single steps
         self._repeated: Repeated | None = None  # lines to leave out; None: unknown
 
@@ -95,7 +95,7 @@ class RunLog(Run):
         others = sorted(name for name in lists if is_other_list(name) and name != self._hits)
         found: set[str] = set()  # all lists that some record has
         slices: dict[str, Slice] = {}
-        seen: dict[str, Seen] = {}  # the queries of each system
+        seen: dict[str, QueriesSeen] = {}  # of each system
         with no_gc():
             for part in self._listed(self._joined(self._parts(columns, lists), columns, lists)):
                 self._note_provenance(part)
@@ -121,7 +121,7 @@ class RunLog(Run):
                 current.add(part)
                 if current.total >= _SLICE_HITS:
                     found.update(current.found)
-                    yield self._once(self._beside(slices.pop(part.system).hits(), lists), seen)
+                    yield self._made(slices.pop(part.system), lists, seen)
         found.update(name for rest in slices.values() for name in rest.found)
         if self._system is None:
             self._absent.update(name for name in (self._hits, *others) if is_other_list(name) and name not in found)
@@ -135,7 +135,7 @@ class RunLog(Run):
                 hint="it has: " + ", ".join(sorted(s or "(unnamed)" for s in self._noted)),
             )
         for rest in slices.values():
-            yield self._once(self._beside(rest.hits(), lists), seen)
+            yield self._made(rest, lists, seen)
 
     def _beside(self, hits: Hits, lists: frozenset[str]) -> Hits:
         """Add the hits to `others` where they are among the requested lists."""
@@ -210,11 +210,12 @@ class RunLog(Run):
         if name in self._absent:
             raise NoLists(name)
         other = self._like(self._records, name, needed=False)
-        other._absent, other._names, other._whole = self._absent, self._names, self._whole
-        other._repeated = self._repeated
+        other._absent, other._names, other._expected = self._absent, self._names, self._expected
+        other._whole, other._repeated = self._whole, self._repeated
         return other
 
     def match_queries(self, gold: Gold) -> None:
+        self._expected = gold.queries
         texts = gold.fields.get("query", ())
         self._names = TextIndex(lambda: zip(texts, gold.queries, strict=False), lambda: gold.index)
 
@@ -222,7 +223,7 @@ class RunLog(Run):
         """The same run, without lines that repeat others; or with all lines held in memory, where the steps of a query
         are not together."""
         other = self._like(self._records, self._hits, needed=self._needed)
-        other._names, other._whole = self._names, self._stepped
+        other._names, other._expected, other._whole = self._names, self._expected, self._stepped
         if not self._stepped:
             other._repeated = self._find_repeats(self._records)
         return other
@@ -286,11 +287,10 @@ class RunLog(Run):
         if not isinstance(self._records, Source):
             yield from self._decoded(enumerate(self._records, 1), _whole_decoder(columns))
             return
-        parts = self._parts_of(self._records, self._decoder(columns, lists))
-        yield from read_ahead(parts) if self._records.reads_ahead else parts
+        yield from self._parts_of(self._records, self._decoder(columns, lists))
 
     def _parts_of(self, source: Source, decoder: RecordDecoder[Any]) -> Iterator[SystemRecords]:
-        for batch in read_column_batches(source, decoder):
+        for batch in read_column_batches(source, decoder, ahead=source.reads_ahead):
             for column in self.watched:
                 if _has_key(batch, column):
                     raise SaidLate(column)
@@ -341,16 +341,17 @@ class RunLog(Run):
             if listed is not None:
                 yield from listed.by_system()
 
-    def _once(self, hits: Hits, seen: dict[str, Seen]) -> Hits:
-        """The same, if none of its queries came before."""
-        first = hits.system not in seen
-        if seen.setdefault(hits.system, Seen()).add_texts(hits.queries):
+    def _made(self, collected: Slice, lists: frozenset[str], seen: dict[str, QueriesSeen]) -> Hits:
+        """The hits of some records, if none of their queries came before."""
+        system, first = collected.system, collected.system not in seen
+        queries = seen.setdefault(system, QueriesSeen(self._expected)).add(collected.queries)
+        if queries is None:
             if self._whole or not (self._stepped or isinstance(self._records, Source)):
                 self._find_repeats(None)  # raises
             raise Ungrouped
-        if first and self._repeated:
-            return replace(hits, counted=counted_repeats(hits.system, self._repeated))
-        return hits
+        collected.queries = queries
+        hits = self._beside(collected.hits(), lists)
+        return replace(hits, counted=counted_repeats(system, self._repeated)) if first and self._repeated else hits
 
     def _note_provenance(self, part: SystemRecords) -> None:
         noted = self._noted.setdefault(part.system, {})

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from io import BytesIO
 from math import isfinite
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Below this size, a plain loop over lines is faster than importing polars.
 _SMALL = 16 << 20
-_BLOCK = 6 << 20
+_BLOCK = 8 << 20
 _PIECE = 1 << 17
 _SPACE, _BREAK = b" \n"
 
@@ -53,6 +53,7 @@ class TrecRun(Run):
         self._system = system
         self._scattered: list[list[int]] = []  # offsets of each stretch, for queries with scattered lines
         self._begun: Begun[Hits] | None = None  # what was read before it turned out that queries are scattered
+        self._width = WORD  # bytes of an id, as far as is known
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         refuse_other_system(self._system, [self._tag], self.label)
@@ -190,8 +191,7 @@ class TrecRun(Run):
         return not_usable(parts[4], self.label, line, "score", "a finite number")
 
     def _read_blocks(self) -> Iterator[Hits]:
-        blocks = self._blocks()
-        done, begun = Seen(), Begun(read_ahead(blocks) if self._source.reads_ahead else blocks)
+        done, begun = Seen(), Begun(self._blocks())
         for hits in begun.rest:
             begun.keep(replace(hits, written=None), 8 * len(hits.ids) + size_of(hits.ids))
             if done.add_texts(hits.queries):
@@ -201,15 +201,24 @@ class TrecRun(Run):
 
     def _blocks(self) -> Iterator[Hits]:
         """Read block by block; consecutive lines of a query are in one block."""
+        blocks = self._placed_blocks()
+        return read_ahead(blocks, self._of_block) if self._source.reads_ahead else map(self._of_block, blocks)
+
+    def _placed_blocks(self) -> Iterator[_Block]:
+        """Blocks with their size and the place where they begin."""
         begin = self._source.begin or 0
-        width = WORD
         for block, size in cut_blocks(self._source, _BLOCK, _last_query):
-            rows = read_rows(block, columns=5, number=4, size=size, width=width)
-            width = width if rows is None else rows.ids.itemsize
-            made = self._framed(block[:size], begin) if rows is None else self._of_rows(rows, begin)
-            del block, rows  # the text is as large as what was read from it
-            yield made
+            blocks = [_Block(block, size, begin)]
+            del block  # only the caller holds it
+            yield blocks.pop()
             begin += size
+
+    def _of_block(self, block: _Block) -> Hits:
+        rows = read_rows(block.text, columns=5, number=4, size=block.size, width=self._width)
+        if rows is None:
+            return self._framed(block.text[: block.size], block.begin)
+        self._width = rows.ids.itemsize
+        return self._of_rows(rows, block.begin)
 
     def _of_rows(self, rows: TrecRows, begin: int) -> Hits:
         made = self._made(rows.queries, rows.counts, rows.ids, rows.numbers, rows.starts + begin)
@@ -228,6 +237,14 @@ class TrecRun(Run):
         places = line_starts(block)[offsets[:-1]] + begin
         made = self._made(queries, np.diff(offsets), frame["id"], frame["score"].to_numpy(), places)
         return replace(made, written=block)
+
+
+class _Block(NamedTuple):
+    """Lines of whole queries."""
+
+    text: bytes
+    size: int  # how many bytes of the text count
+    begin: int  # where it begins in the file
 
 
 class _Rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
@@ -31,7 +31,6 @@ from karat.report.blocks import (
     TextKind,
 )
 from karat.report.time_axis import moment
-from karat.results.comparison.compare import SegmentDifferences
 from karat.results.differences import Difference
 from karat.results.numbers import difference, interval, p_value, points, with_interval, written
 from karat.results.saved import SegmentRow
@@ -40,11 +39,14 @@ from karat.scoring.metrics.base import Relevance
 from karat.scoring.metrics.grammar import parse_metric
 from karat.statistics.intervals import OPEN
 
+if TYPE_CHECKING:
+    from karat.results.comparison.compare import SegmentDifferences
+
 # One number with separators and unit, but not a list of ids, which may also begin and end with digits.
 _NUMBER = re.compile(r"\d(?:[\d./:→ +−-]|,(?! ))*(?:e[-+]?\d+)?(?: ?(?:ms|s|%))?")
 _NUMBERS = re.compile(r"(?:[-+−–\d.%\s]|,(?! )|\[[-+−–\d.,%\s]*\]|ms|pp)+")  # 0.318 [0.27, 0.37]
 _LINE = 110  # characters of a hit's text in a table
-_S = TypeVar("_S", SegmentRow, SegmentDifferences)
+_S = TypeVar("_S", SegmentRow, "SegmentDifferences")
 STATES: dict[str | None, str] = {
     "hit": "✓ hit",
     "miss": "✗ miss",

@@ -223,7 +223,7 @@ def _with_reference(
     if source is None:
         hint = "add --reference RUN, or use a run as gold"
         raise ConfigError(f"{needing[0]} compares with a reference run", code="no-reference", hint=hint)
-    depth = max(metric.k or int(max(gold.k.max(initial=0), rules.k)) for metric in needing)
+    depth = max(metric.k or max(gold.largest_k, rules.k) for metric in needing)
     if asked.reference is not None or kept is None or depth > kept.ids.shape[1]:
         run = named_run(source, columns=asked.columns)
         run = run if normal is None else normal.adopted(run)

@@ -99,7 +99,7 @@ def _find_alike(table: JudgedTable, rows: Ints, rules: Rules) -> _Alike | None:
     base, depths = int(items.max()) + 1, int(k.max() - k.min()) + 1
     if base ** len(grades) * depths * 4 > _KINDS:
         return None
-    worth = base ** np.searchsorted(grades, gold.grades) if len(grades) > 1 else np.ones(len(gold.grades), np.int64)
+    worth = (base ** np.arange(len(grades)))[np.searchsorted(grades, gold.grades)]
     number = np.diff(np.append(0, np.cumsum(worth))[gold.offsets])[rows] * depths + (k - k.min())
     number = number * 4 + 2 * (gold.no_answer[rows] > 0)
     number += 0 if table.by_document is None else table.by_document[rows]

@@ -215,7 +215,9 @@ def _match(
     more, by_doc = _find_documents(hits, queries, gold, of_document, doc_rule, rows)
     if not len(more):
         return rows, matched, by_document
-    documents = np.flatnonzero(np.bincount(by_doc))
+    named = np.zeros(len(gold.grades), np.bool_)
+    named[by_doc] = True
+    documents = np.flatnonzero(named)
     audit.count("doc_level_gold", len(documents), take_list(gold.items, documents[:3]))
     by_document = np.zeros(len(queries), np.bool_) if by_document is None else by_document
     by_document[hits.query_at(more)] = True

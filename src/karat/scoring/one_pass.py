@@ -94,7 +94,7 @@ def metric_depth(metric: Metric, gold: Gold, rules: Rules) -> int:
     """Hits of a query that a metric needs, at most; unknown in advance for a token budget."""
     if not (metric.uses_hits or metric.budget):
         return 0
-    deepest = INFINITE if metric.budget or metric.cutoff == "optional" else max(gold.k.max(), rules.k)
+    deepest = INFINITE if metric.budget or metric.cutoff == "optional" else max(gold.largest_k, rules.k)
     return metric.k or int(deepest)
 
 

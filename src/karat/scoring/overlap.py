@@ -82,9 +82,10 @@ class ReturnedNames:
     def __init__(self, gold: Gold, rule: DocRule) -> None:
         self._rule, self._relevant = rule, gold.grades > 0
         self._place = np.cumsum(self._relevant) - 1  # of an item among the relevant ones
-        names, documents = gold.packed[np.flatnonzero(self._relevant)], documents_of(gold, rule)
+        rows = np.flatnonzero(self._relevant)
+        names, documents = gold.packed[rows], documents_of(gold, rule)
         self._whole = equal(names, documents)  # items that name a document
-        self._ids, self._documents = _Wanted(names), _Wanted(documents)
+        self._ids, self._documents = _Wanted(names, gold.hashed[rows]), _Wanted(documents)
         self._chunks = names[~self._whole]
 
     @cached_property
@@ -149,8 +150,9 @@ class _NameTable(NamedTuple):
 class _Wanted:
     """Names that are searched until they are found, by hash and then confirmed as text."""
 
-    def __init__(self, names: Packed) -> None:
-        first = first_equal(hashes(names))
+    def __init__(self, names: Packed, hashed: Hashes | None = None) -> None:
+        """`hashed`: the hashes of the names, where they are known."""
+        first = first_equal(hashes(names) if hashed is None else hashed)
         new = first == np.arange(len(first))
         self._inverse = (np.cumsum(new) - 1)[first]  # the same in every process
         self._names = names[new]
@@ -159,8 +161,9 @@ class _Wanted:
         self._tables: dict[type, _NameTable] = {}
 
     @property
-    def left(self) -> bool:
-        return not self._found.all()
+    def left(self) -> int:
+        """How many names were not found so far."""
+        return len(self._found) - int(np.count_nonzero(self._found))
 
     def same_as(self, other: _Wanted) -> None:
         """For the same names."""
@@ -172,7 +175,7 @@ class _Wanted:
         if not len(ids) or not self.left:
             return
         kind = type(ids)
-        if kind not in self._tables or 2 * (~self._found).sum() < len(self._tables[kind].numbers):
+        if kind not in self._tables or 2 * self.left < len(self._tables[kind].numbers):
             self._tables[kind] = self._table(ids)
         table = self._tables[kind]
         rows, at = table.hashes.find(hashes(ids) if hashed is None else hashed)

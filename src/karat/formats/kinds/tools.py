@@ -29,7 +29,10 @@ _OF_PROMPTFOO = rb"^[ \t]*(?:-[ \t]+)?[\"']?(?:vars|prompts|providers)[\"']?[ \t
 
 
 def _may_be(source: Source) -> bool:
-    return not source.is_folder and any(name in source.head for name in _TELLTALE)
+    """Looked for once: every format here needs to know."""
+    if "may_be_tool" not in vars(source):
+        vars(source)["may_be_tool"] = not source.is_folder and any(name in source.head for name in _TELLTALE)
+    return bool(vars(source)["may_be_tool"])
 
 
 class ToolFormat(Format):

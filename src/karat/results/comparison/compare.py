@@ -160,7 +160,7 @@ def compare_need(*, bounds: bool = False, overlap: Sequence[AgainstRun] = ()) ->
 
     def declare(setup: Setup) -> Need:
         headline = headline_metric(setup.metrics)
-        depth = 0 if headline is None else headline.k or int(max(setup.gold.k.max(initial=0), setup.rules.k))
+        depth = 0 if headline is None else headline.k or max(setup.gold.largest_k, setup.rules.k)
         judged = [metric for metric in setup.metrics if isinstance(metric, (*BY_JUDGE, JudgedShare))]
         views = {setup.own.but(labels="judge"): judged} if setup.labelling.judge else {}
         tops = max(TOP, overlap_depth(overlap, setup.rules.k))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -146,20 +146,29 @@ class Latency(Metric, frozen=True, kw_only=True):
         return unknown_stage(self.stage, stages) if stages else "the run has no latency_ms"
 
     def score(self, judged: Judged) -> Floats:
-        stages = {} if judged.hits is None else dict(judged.hits.latency)
-        nothing = np.full(judged.n, np.nan)
+        if judged.hits is None:
+            return np.full(judged.n, np.nan)
         if self.stage is not None:
-            return stages.get(self.stage, nothing)
-        total = stages.pop("total", nothing)
-        if not stages:
-            return total
-        # Summed by name: the order in which stages were logged must not change the last digit.
-        summed, logged = np.zeros(judged.n), np.zeros(judged.n, np.bool_)
-        for name in sorted(stages):
-            summed += np.nan_to_num(stages[name])
-            logged |= ~np.isnan(stages[name])
-        summed[~logged] = np.nan
-        return np.where(np.isnan(total), summed, total)
+            return judged.hits.latency.get(self.stage, np.full(judged.n, np.nan))
+        made: dict[str, Floats] = vars(judged.hits)
+        if "_latency" not in made:  # several metrics are quantiles of it
+            made["_latency"] = _whole_latency(judged.hits.latency, judged.n)
+        return made["_latency"]
+
+
+def _whole_latency(stages: Mapping[str, Floats], count: int) -> Floats:
+    """The logged total of each query, else the sum of its stages."""
+    total = stages.get("total", np.full(count, np.nan))
+    names = sorted(stages.keys() - {"total"})
+    if not names:
+        return total
+    # Summed by name: the order in which stages were logged must not change the last digit.
+    summed, logged = np.zeros(count), np.zeros(count, np.bool_)
+    for name in names:
+        summed += np.nan_to_num(stages[name])
+        logged |= ~np.isnan(stages[name])
+    summed[~logged] = np.nan
+    return np.where(np.isnan(total), summed, total)
 
 
 class LatencyP50(Latency, frozen=True, kw_only=True):
