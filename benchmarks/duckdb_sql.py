@@ -218,8 +218,8 @@ def _page(spent: dict[tuple[Case, str], Spent], cases: list[Case], repeats: int)
         target_table(targets),
         table(["run", ">queries", "contender", ">CPU s", ">peak MB"], lines),
         "Karat's time includes intervals, ceilings and the audit; the queries are in the script. DuckDB numbers the "
-        "hits of a query by rank or score, as Karat does. Trusting ranks, it takes them as they are, and neither sorts nor "
-        "reads scores. That is right only where ranks begin at 1 and have no gaps, so it has no target.",
+        "hits of a query by rank or score, as Karat does. Trusting ranks, it takes them as they are, and neither sorts "
+        "nor reads scores. That is right only where ranks begin at 1 and have no gaps, so it has no target.",
     ]
     return joined(parts)
 
