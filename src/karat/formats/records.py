@@ -33,7 +33,7 @@ EntryLines: TypeAlias = dict[int, list[int]]
 
 _BETWEEN = re.compile(r"[\s,:]*")  # what separates the values of a JSON document
 _BATCH_BYTES = 1 << 20
-_COLUMN_BATCHES = 12  # blocks that are read as columns are this many times as large
+_COLUMN_BATCHES = 8  # blocks that are read as columns are this many times as large
 _BATCH_RECORDS = 1000
 _PATIENCE = 3  # failed attempts to read blocks as columns, after which none is tried
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\[\d+\]`)?$", re.S)
