@@ -122,13 +122,12 @@ class NameWatch:
         named = take_list(gold.items, items[wanted])
         keys = normal_ids(named, self._rule)
         ends = self._ends(keys)
-        whole = _ListText.of(hits, slice(0, len(hits.ids))) if self._every == 1 else None
         for nth in np.flatnonzero(np.diff(starts)).tolist():
             at, own = int(looked[nth]), range(starts[nth], starts[nth + 1])
             rows = slice(int(hits.offsets[at]), int(min(hits.offsets[at + 1], hits.offsets[at] + _DEEP)))
-            text = whole if self._every == 1 else _ListText.of(hits, rows)
+            text = _list_text(hits, rows)
             # Ids are checked one by one only if the end of a document's name occurs somewhere in the list.
-            likely = {named[i]: keys[i] for i in own if text is None or text.has(ends[i], rows)}
+            likely = {named[i]: keys[i] for i in own if text is None or ends[i] in text}
             self._compare(likely, hits, rows, seen)
 
     def _sampled(self, found: Ints, judged: Judged) -> Ints:
@@ -182,28 +181,15 @@ class NameWatch:
                 seen.prefix_pairs.setdefault(name, NearPair(item, hit))
 
 
-class _ListText:
-    """The ids of a slice in lower case and with `_` for `-`, concatenated, so that one search covers a whole list."""
-
-    def __init__(self, text: bytes, first: int, width: int, ends: list[int]) -> None:
-        self._text, self._first, self._width, self._ends = text, first, width, ends
-
-    @classmethod
-    def of(cls, hits: Hits, rows: slice) -> _ListText | None:
-        """None where ids need a closer check: letters beyond ASCII, or white space."""
-        if isinstance(hits.ids, np.ndarray):
-            text, width, ends = hits.ids[rows].tobytes(), hits.ids.itemsize, list[int]()
-        else:
-            ids = take_list(hits.ids, np.arange(rows.start, rows.stop))
-            text, width = "\0".join(ids).encode("utf-8", "replace"), 0
-            ends = np.append(0, np.cumsum([len(item) + 1 for item in ids])).tolist()
-        plain = text.isascii() and not any(space in text for space in (b" ", b"\t", b"\n", b"\r", b"\x0b", b"\x0c"))
-        return cls(text.lower().replace(b"-", b"_"), rows.start, width, ends) if plain else None
-
-    def has(self, end: bytes, rows: slice) -> bool:
-        at, stop = rows.start - self._first, rows.stop - self._first
-        at, stop = (at * self._width, stop * self._width) if self._width else (self._ends[at], self._ends[stop])
-        return self._text.find(end, at, stop) >= 0
+def _list_text(hits: Hits, rows: slice) -> bytes | None:
+    """The ids of a list in lower case and with `_` for `-`, so that one search covers all; None where ids need a
+    closer check: letters beyond ASCII, or white space."""
+    if isinstance(hits.ids, np.ndarray):
+        text = hits.ids[rows].tobytes()
+    else:
+        text = "\0".join(take_list(hits.ids, np.arange(rows.start, rows.stop))).encode("utf-8", "replace")
+    plain = text.isascii() and not any(space in text for space in (b" ", b"\t", b"\n", b"\r", b"\x0b", b"\x0c"))
+    return text.lower().replace(b"-", b"_") if plain else None
 
 
 class RelevantNames(msgspec.Struct, frozen=True):
