@@ -40,6 +40,7 @@ BARE, CHUNK, DOC = 0, 1, 2
 FORBIDDEN = "forbidden"  # field of a query: ids that it must not get
 HOPS = "hops"  # field of a query: lists of ids, of each of which one is needed
 _EXACT = 2.0**52  # up to here every whole number is a float
+_FEW = 1000  # grades
 
 
 class Dataset(msgspec.Struct):
@@ -125,6 +126,16 @@ class Gold(Bulk, frozen=True):
             above = query * span  # whole numbers are sorted as one key, five times as fast
             return np.asarray(above - np.sort(above - grade))
         return grade[np.lexsort((-grade, query))]
+
+    @cached_property
+    def levels(self) -> tuple[Floats, Ints]:
+        """The different grades in order, and of each item which of them it has."""
+        with np.errstate(invalid="ignore"):  # grades that are too large
+            whole = self.grades.astype(np.int64)
+        if len(whole) and whole.min() >= 0 and whole.max() < _FEW and (whole == self.grades).all():
+            found = np.bincount(whole) > 0
+            return np.flatnonzero(found).astype(np.float64), (np.cumsum(found) - 1)[whole]  # ten times as fast
+        return np.unique(self.grades, return_inverse=True)
 
     @cached_property
     def query_of_item(self) -> Ints:

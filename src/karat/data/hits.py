@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from karat.data.audit import Audit, Entry
 from karat.data.bulk import Bulk
-from karat.data.ids import Bools, Floats, Hashes, Ints, hashes_if_needed, may_repeat, take
+from karat.data.ids import Bools, DocRule, Floats, Hashes, Ints, hashes_if_needed, may_repeat, take
 from karat.data.score_order import ScoreOrder, ranks_are_places, score_order
 from karat.errors import ConfigError
 
@@ -92,6 +92,13 @@ class Hits(Bulk, frozen=True):
         """Say the hashes of the ids, where a reader knows them already."""
         self.__dict__["hashed"] = hashed
         return self
+
+    def doc_hashes(self, rule: DocRule) -> Hashes:
+        """A hash of every id's document, by its id."""
+        made: dict[str, Hashes] = self.__dict__.setdefault("_doc_hashes", {})
+        if rule.rule not in made:
+            made[rule.rule] = rule.doc_hashes(self.ids)
+        return made[rule.rule]
 
     @cached_property
     def may_repeat(self) -> bool:

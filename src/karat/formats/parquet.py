@@ -14,8 +14,8 @@ from karat.data.ids import Seen, size_of
 from karat.errors import InputError
 from karat.files.native import native
 from karat.files.parquet_file import Unusual
-from karat.formats.ahead import read_ahead
 from karat.formats.base import LARGE, Begun
+from karat.formats.blocks import read_ahead
 from karat.formats.layout import (
     LATENCY,
     LISTS,

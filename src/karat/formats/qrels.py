@@ -10,9 +10,9 @@ from karat.data.gold import BARE, Gold
 from karat.data.gold_builder import GoldBuilder
 from karat.data.packed_ids import PackedIds
 from karat.formats.base import Source
+from karat.formats.blocks import whole_lines
 from karat.formats.dataset import dataset_of
 from karat.formats.layout import grouped_rows, in_order
-from karat.formats.records import whole_lines
 from karat.formats.trec_rows import as_number, as_text, read_rows, wrong_columns
 
 _BLOCK = 1 << 18

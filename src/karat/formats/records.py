@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,10 +17,10 @@ import numpy as np
 from karat.data.ids import Ints
 from karat.errors import InputError, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
-from karat.files.limits import largest_line, line_too_long
+from karat.files.limits import largest_line
 from karat.files.native import native
-from karat.formats.ahead import read_ahead
 from karat.formats.base import Source, SourcePlace
+from karat.formats.blocks import cut_blocks, line_starts, read_ahead
 from karat.formats.json_lines import Columns, LineReader, LineTable, ListField
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -296,49 +295,6 @@ def _decode_block(
         filled = ((line, raw) for line, raw in numbered if raw and not raw.isspace())
         for entries, numbers in decode_entries(filled, decoder, label):
             yield RecordBatch(entries, numbers, {}, places[np.array(numbers) - lines.start])
-
-
-def line_starts(block: bytes) -> Ints:
-    """Where the lines of a block begin."""
-    breaks = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
-    return np.append(0, breaks[:-1] + 1 if block.endswith(b"\n") else breaks + 1)
-
-
-def cut_blocks(source: Source, size: int, last: Callable[[bytes], int]) -> Iterator[tuple[bytes, int]]:
-    """The file in blocks of about `size` bytes, each with the number of its bytes that count. `last` says how many of
-    them; what follows comes again in the next block. The end of the file always counts."""
-    whole, read = source.size, 0
-    with source.open() as stream:
-        block = stream.read(size)
-        while block:
-            more = stream.read(1)
-            cut = last(block) if more else len(block)
-            again = cut - len(block) - len(more)  # bytes to read again, below 0; that is faster than copying the block
-            rest = block[cut:] if not cut or source.begin is None or not stream.seekable() else None
-            step = size if rest is None else max(size, len(rest))
-            if not cut and b"\n" not in block and (step := min(step, largest_line() - len(block))) < 0:
-                raise line_too_long(source.label)
-            if cut:
-                read += cut
-                source.note_parsed(cut)
-                blocks, block = [block], b""  # only the caller holds it
-                yield blocks.pop(), cut
-            if rest is None:
-                stream.seek(again, os.SEEK_CUR)
-            block = stream.read(step) if rest is None else b"".join([rest, more, stream.read(step)])
-    source.refuse_shorter(whole, read)
-
-
-def whole_lines(source: Source, size: int) -> Iterator[bytes]:
-    """The file in blocks of about `size` bytes that end with a line."""
-    whole, read = source.size, 0
-    with source.open() as stream:
-        while block := stream.read(size):
-            rest = b"" if block.endswith(b"\n") else stream.readline()
-            read += len(block) + len(rest)
-            source.note_parsed(len(block) + len(rest))
-            yield block + rest if rest else block
-    source.refuse_shorter(whole, read)
 
 
 def read_document(source: Source) -> tuple[Any, EntryLines]:

@@ -18,10 +18,9 @@ from karat.data.ids import Floats, Ids, Ints, Seen, as_list, joined_ids, size_of
 from karat.data.packed_ids import WORD
 from karat.errors import InputError
 from karat.files.native import native
-from karat.formats.ahead import read_ahead
 from karat.formats.base import Begun, Source, changed_while_read, source_parts
+from karat.formats.blocks import cut_blocks, line_starts, read_ahead
 from karat.formats.layout import grouped_rows, refuse_other_system
-from karat.formats.records import cut_blocks, line_starts
 from karat.formats.trec_rows import (
     TrecRows,
     as_number,

@@ -129,11 +129,10 @@ def scores_of(
         except UnreadableParquet:
             _refuse_unknown(by, only or {}, _names(run_id, table))
             raise
-        if found.height:
-            total = int(found[_TOTAL][0])
-        else:
-            total = int(table.collect(lambda frame: wanted(frame).select(pl.len())).item())
-        return QueryPage(total, [_query(row) for row in found.iter_rows(named=True)])
+        counted = (
+            found[_TOTAL][0] if found.height else table.collect(lambda frame: wanted(frame).select(pl.len())).item()
+        )
+        return QueryPage(int(counted), [_query(row) for row in found.iter_rows(named=True)])
 
 
 def _starting(*prefixes: str) -> pl.Expr:
@@ -448,6 +447,5 @@ def _readable(run_id: str) -> Iterator[None]:
     except (UnreadableParquet, pl.exceptions.PolarsError, *UNFIT) as error:
         if isinstance(error, KaratError):
             raise
-        raise InputError(
-            f"the file of the run {short(run_id)} is damaged", code="damaged-run", hint="karat history check"
-        ) from error
+        what = f"the file of the run {short(run_id)} is damaged"
+        raise InputError(what, code="damaged-run", hint="karat history check") from error

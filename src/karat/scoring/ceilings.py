@@ -17,7 +17,6 @@ from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
 from karat.scoring.table import JudgedTable
 from karat.scoring.views import Level, View, level_of
-from karat.statistics.tally import tally
 
 _QUERIES = 10_000  # queries at a time
 _SMALL = 2_000_000  # gold items kept in memory between two metrics, at most
@@ -94,12 +93,13 @@ def _find_alike(table: JudgedTable, rows: Ints, rules: Rules) -> _Alike | None:
     gold = table.gold
     if gold.located is not None or len(rows) < _FEW:
         return None
-    grades, items, k = tally(gold.grades).values, np.diff(gold.offsets), cutoffs(gold, rows, rules)
+    grades, level = gold.levels
+    items, k = np.diff(gold.offsets), cutoffs(gold, rows, rules)
     # A number for each kind: how many items there are of each grade, then the cutoff, then the two marks.
     base, depths = int(items.max()) + 1, int(k.max() - k.min()) + 1
     if base ** len(grades) * depths * 4 > _KINDS:
         return None
-    worth = (base ** np.arange(len(grades)))[np.searchsorted(grades, gold.grades)]
+    worth = (base ** np.arange(len(grades)))[level]
     number = np.diff(np.append(0, np.cumsum(worth))[gold.offsets])[rows] * depths + (k - k.min())
     number = number * 4 + 2 * (gold.no_answer[rows] > 0)
     number += 0 if table.by_document is None else table.by_document[rows]

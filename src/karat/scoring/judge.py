@@ -262,7 +262,7 @@ def _find_documents(
     left[matched] = False
     if hits.docs is None and isinstance(hits.ids, np.ndarray) and native() is not None:
         named = gold.names_document(doc_rule)
-        hashed, owners = doc_rule.doc_hashes(hits.ids), Owners(hits.offsets, queries)
+        hashed, owners = hits.doc_hashes(doc_rule), Owners(hits.offsets, queries)
         rows, items = match(hashed, owners, gold.hashed, gold.offsets, None if named.all() else ~named)
         rows, items = _confirmed(rows, items, left[rows])
         return _confirmed(rows, items, equal(doc_rule.docs(hits.ids[rows]), gold.packed[items]))

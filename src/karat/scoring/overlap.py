@@ -103,7 +103,7 @@ class ReturnedNames:
         if not self._documents.left:
             return
         if self._rule.any_chunk(hits.ids, hits.written):
-            self._documents.look(hits.ids, self._rule.doc_hashes(hits.ids), self._rule)
+            self._documents.look(hits.ids, hits.doc_hashes(self._rule), self._rule)
         elif self._whole.all():
             self._documents.same_as(self._ids)
         else:

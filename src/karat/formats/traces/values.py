@@ -11,9 +11,10 @@ import msgspec
 from karat.errors import InputError, shorten
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Source, SourcePlace
+from karat.formats.blocks import whole_lines
 from karat.formats.layout import is_span_table
 from karat.formats.mapped import container, plain_records
-from karat.formats.records import is_json_lines, read_document, whole_lines
+from karat.formats.records import is_json_lines, read_document
 from karat.formats.tool_parts import cell
 from karat.formats.traces.forms import is_span
 

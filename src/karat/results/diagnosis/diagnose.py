@@ -64,6 +64,7 @@ def findings_of(result: Result) -> list[Finding]:
             analyses=lambda: _believable(result) if background else {},
             bm25=result.bm25_scores(BM25_METRICS),
             labels=_labels(result),
+            counted=result.columns.counted,
         )
     )
     # After an outage, the failed queries explain the short lists.

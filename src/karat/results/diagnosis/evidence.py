@@ -20,7 +20,7 @@ from karat.statistics.intervals import Range, mean_intervals
 from karat.statistics.sampling import Sampling
 from karat.statistics.special import normal_quantile
 from karat.statistics.sums import Sums, sum_up
-from karat.statistics.tally import tally
+from karat.statistics.tally import Tally, tally
 
 # Enough for a yes or no, and for two digits.
 _RESAMPLES = 2_000
@@ -110,6 +110,7 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
     bm25: Mapping[str, Floats] = msgspec.field(default_factory=dict)  # BM25's scores on the same queries, if known
     labels: LabelHealth | None = None  # if there is a corpus to check the gold set against
     analyses: Callable[[], Mapping[str, Any]] = dict  # computed when a rule needs them
+    counted: Callable[[Floats], Tally] = tally  # may know columns that were counted before
 
     def analysis(self, name: str) -> Any:
         found = self.analyses().get(name)
@@ -146,7 +147,8 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
 
     def reached(self, name: str) -> Floats:
         """A metric as a share of its ceiling: with seven relevant items, five of them in the top 5 is perfect."""
-        return self._once(("reached", name), lambda: share(self.column(name), self.ceiling(name)))
+        column, ceiling = self.column(name), self.ceiling(name)
+        return self._once(("reached", name), lambda: column if (ceiling == 1).all() else share(column, ceiling))
 
     def reach(self, name: str, of: Bools | None = None) -> LazyInterval:
         told = name if self.uncapped(name) else f"{name} / ceiling"
@@ -172,7 +174,7 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
 
     def estimate(self, name: str, values: Floats, ends: Range = SHARE, few: int = FEW) -> LazyInterval:
         """The mean of a column. Raises MissingEvidence with fewer than `few` queries."""
-        found = tally(values)
+        found = self.counted(values)
         if found.mean is None or found.n < few:
             raise MissingEvidence(name)
         sums: list[Sums] = []  # filled on first use
@@ -188,7 +190,7 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
 
     def quantile(self, name: str, values: Floats, at: float) -> LazyInterval:
         """A quantile of a column."""
-        found = tally(values)
+        found = self.counted(values)
         if found.n < FEW:
             raise MissingEvidence(name)
 

@@ -1,4 +1,5 @@
-"""Reads a file with two threads: while this one judges a part, another makes the next; whoever is free makes a part."""
+"""Reads a file in blocks. With a second core, two threads share the work: while one judges a part, the other makes the
+next, and whichever is free makes a part."""
 
 from __future__ import annotations
 
@@ -9,10 +10,59 @@ from functools import cache
 from threading import Condition, Lock, Thread
 from typing import Generic, TypeVar
 
+import numpy as np
+
+from karat.data.ids import Ints
+from karat.files.limits import largest_line, line_too_long
+from karat.formats.base import Source
+
 B = TypeVar("B")
 T = TypeVar("T")
 _ARENAS = -8  # M_ARENA_MAX of malloc.h
 _PARTS = 3  # in memory at a time
+
+
+def line_starts(block: bytes) -> Ints:
+    """Where the lines of a block begin."""
+    breaks = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+    return np.append(0, breaks[:-1] + 1 if block.endswith(b"\n") else breaks + 1)
+
+
+def cut_blocks(source: Source, size: int, last: Callable[[bytes], int]) -> Iterator[tuple[bytes, int]]:
+    """The file in blocks of about `size` bytes, each with the number of its bytes that count. `last` says how many of
+    them; what follows comes again in the next block. The end of the file always counts."""
+    whole, read = source.size, 0
+    with source.open() as stream:
+        block = stream.read(size)
+        while block:
+            more = stream.read(1)
+            cut = last(block) if more else len(block)
+            again = cut - len(block) - len(more)  # bytes to read again, below 0; that is faster than copying the block
+            rest = block[cut:] if not cut or source.begin is None or not stream.seekable() else None
+            step = size if rest is None else max(size, len(rest))
+            if not cut and b"\n" not in block and (step := min(step, largest_line() - len(block))) < 0:
+                raise line_too_long(source.label)
+            if cut:
+                read += cut
+                source.note_parsed(cut)
+                blocks, block = [block], b""  # only the caller holds it
+                yield blocks.pop(), cut
+            if rest is None:
+                stream.seek(again, os.SEEK_CUR)
+            block = stream.read(step) if rest is None else b"".join([rest, more, stream.read(step)])
+    source.refuse_shorter(whole, read)
+
+
+def whole_lines(source: Source, size: int) -> Iterator[bytes]:
+    """The file in blocks of about `size` bytes that end with a line."""
+    whole, read = source.size, 0
+    with source.open() as stream:
+        while block := stream.read(size):
+            rest = b"" if block.endswith(b"\n") else stream.readline()
+            read += len(block) + len(rest)
+            source.note_parsed(len(block) + len(rest))
+            yield block + rest if rest else block
+    source.refuse_shorter(whole, read)
 
 
 def read_ahead(blocks: Iterator[B], make: Callable[[B], T]) -> Iterator[T]:
@@ -81,7 +131,7 @@ class _Parts(Generic[B, T]):
         return not self._ended and self._begun - self._next + self._used < _PARTS
 
     def _make_one(self) -> bool:
-        """Make the next part that nobody makes; False if there is none, or if too many are waiting."""
+        """Begin and make the next part; False if there is none left, or if too many are in memory."""
         made: list[T] = []
         error = None
         with self._reading:

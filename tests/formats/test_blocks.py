@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from karat import KaratError, evaluate
-from karat.formats import ahead, base, records, trec
-from karat.formats.ahead import read_ahead
+from karat.formats import base, blocks, records, trec
+from karat.formats.blocks import read_ahead
 from karat.results.save import saved_form
 
 GOLD = {f"q{i}": {f"d{i % 9}": 2, f"d{(i + 2) % 9}": 1} for i in range(300)}
@@ -34,7 +34,7 @@ TREC = [f"q{i // 8} Q0 d{i * 7 % 11} 1 {8 - i % 8 // 2} tag" for i in range(2400
 def cores(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many there are, for files of any size in small blocks."""
     found = [1]
-    monkeypatch.setattr(ahead, "_cores", lambda: found[0])
+    monkeypatch.setattr(blocks, "_cores", lambda: found[0])
     monkeypatch.setattr(base, "LARGE", 0)
     monkeypatch.setattr(records, "_BATCH_BYTES", 2000)
     monkeypatch.setattr(trec, "_SMALL", 0)
@@ -101,7 +101,7 @@ def test_parts_come_in_order_whoever_makes_them(bad: int | None, where: str, cor
     cores[0] = 2
     alive, most, lock = [0], [0], threading.Lock()
 
-    def blocks() -> Iterator[int]:
+    def numbers() -> Iterator[int]:
         for number in range(20):
             if where == "reading" and number == bad:
                 raise OSError(number)
@@ -118,7 +118,7 @@ def test_parts_come_in_order_whoever_makes_them(bad: int | None, where: str, cor
 
     found = []
     with nullcontext() if bad is None else pytest.raises(OSError, match=f"^{bad}$"):
-        for part in read_ahead(blocks(), make):
+        for part in read_ahead(numbers(), make):
             found.append(part)
             sum(range(2000 * (part * 3 % 4)))
             with lock:
