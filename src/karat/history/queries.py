@@ -129,10 +129,8 @@ def scores_of(
         except UnreadableParquet:
             _refuse_unknown(by, only or {}, _names(run_id, table))
             raise
-        counted = (
-            found[_TOTAL][0] if found.height else table.collect(lambda frame: wanted(frame).select(pl.len())).item()
-        )
-        return QueryPage(int(counted), [_query(row) for row in found.iter_rows(named=True)])
+        counted = found if found.height else table.collect(lambda frame: wanted(frame).select(pl.len().alias(_TOTAL)))
+        return QueryPage(int(counted[_TOTAL][0]), [_query(row) for row in found.iter_rows(named=True)])
 
 
 def _starting(*prefixes: str) -> pl.Expr:
