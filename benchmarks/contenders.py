@@ -1,8 +1,9 @@
 """One contender on one workload in one process; prints one JSON line.
 
-    python benchmarks/contenders.py CONTENDER WORKLOAD file|dicts|untied|cold
+    python benchmarks/contenders.py CONTENDER WORKLOAD file|one|dicts|untied|cold
 
     file    from the files on disk: reading and scoring are both counted
+    one     as file, on one core
     dicts   from dicts {query: {document: score}} in memory, whose making is not counted; short calls are repeated
     untied  as dicts, but every hit has a score of its own: a check of the values, where peers differ on ties
     cold    from the files, in as few steps as a user would write, nothing warmed up: for whole-process times
@@ -15,6 +16,7 @@ come and types are few for the same reason: argparse and typing would cost every
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import time
@@ -221,10 +223,12 @@ def peak_megabytes() -> float:
 
 def measure(name: str, workload: str, mode: str) -> dict[str, object]:
     contender, stages = CONTENDERS[name](), Stages()
+    if mode == "one":
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     stages.time("import", contender.imports, mode)
     if mode != "cold":
         stages.time("warm", contender.warm, workload, mode)
-    if mode in ("file", "cold"):
+    if mode in ("file", "one", "cold"):
         gold, run = stages.time("load", contender.load, workload)
     else:
         gold, run = stages.time("make", make_dicts, workload)

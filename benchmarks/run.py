@@ -92,6 +92,8 @@ def _cells(repeat: int) -> Iterator[Cell]:
             yield Cell(name, workload, mode)
     for workload in LINEAR:
         yield Cell("karat", workload, "file")
+    for workload in results.ON_ONE_CORE:
+        yield Cell("karat", workload, "one")
 
 
 def _value_checks() -> Iterator[Cell]:
