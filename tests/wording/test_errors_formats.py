@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pandas as pd
 import polars as pl
@@ -46,6 +47,16 @@ def mapped(fields: str) -> Case:
 
 def entry(**fields: Any) -> Case:
     return gold(ENTRY + json.dumps({"query_id": "q2", **fields}) + "\n")
+
+
+def not_installed(package: str, source: str) -> Case:
+    """It may be installed where tests run, and would then ask its server."""
+
+    def read() -> object:
+        with patch.dict(sys.modules, {package: None}):
+            return karat.read_gold(source)
+
+    return read
 
 
 def dataset(content: str) -> Case:
@@ -376,7 +387,7 @@ OTHER_TOOLS: dict[str, Case] = {
     "promptfoo: an output without documents": run('{"vars": {"query": "a"}, "response": {"output": "text"}}\n'),
     "quepid: not a rating": gold("query,docid,rating\nq,a,good\n", "case.csv"),
     "rank-eval: not a rating": gold('{"requests": [{"id": "q", "ratings": [{"rating": 1}]}]}\n', "body.json"),
-    "ir_datasets: not installed": lambda: karat.read_gold("ir_datasets:beir/scifact/test"),
+    "ir_datasets: not installed": not_installed("ir_datasets", "ir_datasets:beir/scifact/test"),
     "convert: something would be lost": converted(RICH, "out.qrels"),
     "convert: ranks and scores disagree": converted(
         '{"query_id":"q1","topk":[{"chunk_id":"a","rank":1,"score":1},{"chunk_id":"b","rank":2,"score":2}]}\n',
