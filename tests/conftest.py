@@ -47,6 +47,12 @@ gc.set_threshold(*_GARBAGE)
 _ROOT = Path(__file__).resolve().parents[1]
 
 
+def pytest_configure() -> None:
+    from memory_files import keep_files_in_memory
+
+    keep_files_in_memory()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than cores (`-n auto`): some always wait for a server, a browser or another process."""
