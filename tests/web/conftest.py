@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -14,11 +15,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import pytest
 import uvicorn
+import uvicorn.server
 from logins import access_of
 
 from karat.history.folder import FolderStore
@@ -69,6 +72,15 @@ class Site:
         return self.ask(method, f"/api/v1{path}", body, {**JSON, **headers})
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _servers_end_at_once() -> Iterator[None]:
+    """A server looks every 0.1 s whether it should end, and waits as long for its clients: half a test."""
+    often = SimpleNamespace(**{**vars(asyncio), "sleep": lambda seconds: asyncio.sleep(seconds / 20)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uvicorn.server, "asyncio", often)
+        yield
+
+
 @contextmanager
 def _serving(store: Store, access: Access, desk: Desk | None = None, **limits: Any) -> Iterator[Site]:
     socket = listen("127.0.0.1", 0, access)
@@ -76,7 +88,7 @@ def _serving(store: Store, access: Access, desk: Desk | None = None, **limits: A
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
     thread.start()
     while not server.started:
-        time.sleep(0.01)
+        time.sleep(0.002)
     try:
         yield Site(socket.getsockname()[1], store, access, server)
     finally:

@@ -146,7 +146,7 @@ def test_bodies_that_stall_are_the_problem_of_their_client_only(store: Any, tmp_
             took = time.monotonic() - begun
             until(lambda: site.get("/runs").status == 200)
         assert statuses == [200] * 15
-        assert took < 10
+        assert took < 25  # waiting until one counts as stalled takes 2 s each time
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET", HEAD])

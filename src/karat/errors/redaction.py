@@ -129,33 +129,34 @@ def redact_texts(texts: Sequence[str | None]) -> Sequence[str | None]:
 
 def redact_all(value: _T) -> _T:
     """Remove secrets from every text in structs, lists and dicts; copies only what changes."""
-    found: _T = _redacted(value, _pattern())  # the pattern is made once for all texts
+    secrets = _known()  # looked up once for all texts
+    found: _T = _redacted(value, _compiled(secrets), _needles(secrets))
     return found
 
 
-def _redacted(value: Any, known: re.Pattern[str] | None) -> Any:
+def _redacted(value: Any, known: re.Pattern[str] | None, needles: tuple[str, ...]) -> Any:
     if isinstance(value, str):
         return _without_secrets(value, known)
-    if value is None or isinstance(value, int | float) or _is_clean(value):
+    if value is None or isinstance(value, int | float) or _is_clean(value, needles):
         return value
     if isinstance(value, Mapping):
         changed = {
-            _without_secrets(name, known) if isinstance(name, str) else name: _redacted(one, known)
+            _without_secrets(name, known) if isinstance(name, str) else name: _redacted(one, known, needles)
             for name, one in value.items()
         }
         return value if changed == value else changed
     if isinstance(value, list | tuple):
-        items = [_redacted(one, known) for one in value]
+        items = [_redacted(one, known, needles) for one in value]
         return value if all(new is old for new, old in zip(items, value, strict=True)) else type(value)(items)
-    return _struct(value, known) if hasattr(value, "__struct_fields__") else value
+    return _struct(value, known, needles) if hasattr(value, "__struct_fields__") else value
 
 
-def _is_clean(value: Any) -> bool:
+def _is_clean(value: Any, needles: tuple[str, ...]) -> bool:
     """Return whether a value has no secrets. Searches its JSON at once, since a report has 100,000 texts."""
     import msgspec
 
     try:
-        text, needles = msgspec.json.encode(value, enc_hook=_looked_into).decode(), _needles(_known())
+        text = msgspec.json.encode(value, enc_hook=_looked_into).decode()
     except (TypeError, ValueError, RecursionError):  # not possible in JSON
         return False
     folded = text.casefold()
@@ -178,9 +179,10 @@ def _needles(secrets: frozenset[str]) -> tuple[str, ...]:
     return tuple(msgspec.json.encode(form).decode()[1:-1] for value in secrets for form in _forms(value))
 
 
-def _struct(value: Any, known: re.Pattern[str] | None) -> Any:
+def _struct(value: Any, known: re.Pattern[str] | None, needles: tuple[str, ...]) -> Any:
     parts = {name: getattr(value, name) for name in value.__struct_fields__}
-    changed = {name: new for name, old in parts.items() if (new := _redacted(old, known)) is not old and new != old}
+    redacted = {name: _redacted(old, known, needles) for name, old in parts.items()}
+    changed = {name: new for name, new in redacted.items() if new is not parts[name] and new != parts[name]}
     if not changed:
         return value
     from msgspec.structs import replace

@@ -15,7 +15,7 @@ from wording import words_of
 
 def words(page: str) -> str:
     text = words_of(page).replace(karat.__version__, "…")
-    return re.sub(r"(code (?:version|date) \| )\S+", r"\1…", re.sub(r"/tmp/\S*?/(?=examples)", "", text))
+    return re.sub(r"(code (?:version|date) \| )\S+", r"\1…", re.sub(r"/(?:tmp|dev)/\S*?/(?=examples)", "", text))
 
 
 def test_pages(pages: Any) -> None:
