@@ -89,7 +89,7 @@ def test_outside_of_ci_one_message_says_what_is_missing(github: Any, body: str) 
     assert done.returncode == 2
     assert all(name in done.stderr for name in ("GITHUB_ACTIONS=true", "GITLAB_CI=true"))
     done = github.karat(body, "--service", "gitlab")
-    assert "CI_API_V4_URL, CI_PROJECT_ID, GITLAB_TOKEN, CI_MERGE_REQUEST_IID\n" in done.stderr
+    assert "CI_API_V4_URL, CI_PROJECT_ID, GITLAB_TOKEN, CI_MERGE_REQUEST_IID [" in done.stderr
 
 
 def test_host_and_number_can_be_given(github: Any, body: str) -> None:
