@@ -24,6 +24,18 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "ids of the gold set that the run spells differently",
         "compared in normalized form, as requested",
     ),
+    "spellings_joined": (
+        "ids that the run also spells in another way, never both in one list",
+        "treated as the same, as requested",
+    ),
+    "near_ids_apart": (
+        "gold items not found, although a hit has nearly the same id, which --normalize-ids keeps apart",
+        "scored as not found; if they are the same, write them in the same way in both files",
+    ),
+    "near_ids_searched": (
+        "queries that were searched for other spellings of ids",
+        "the number of gold items in another spelling is estimated from these queries",
+    ),
     "near_queries": (
         "queries of the run that the gold set has under another spelling of the id",
         "left out; --normalize-ids treats such ids as equal",
