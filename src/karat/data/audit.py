@@ -112,6 +112,14 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "their text is their id: give the corpus (--corpus) to find ids, or use metrics by evidence",
     ),
     "nameless_hits": ("hits with neither id nor text", "kept as unjudged"),
+    "mixed_values": (
+        "queries whose rows in the gold table have different values in a column",
+        "the query has no value for it; use the same value in every row of a query",
+    ),
+    "mixed_columns": (
+        "columns of the gold table with different values in the rows of more than 10% of the queries",
+        "not a tag; to make it one, use the same value in every row of a query",
+    ),
     "no_data": ("metrics that need data the run does not have", "undefined (null)"),
     "missing_queries": ("queries of the gold set that the run does not have", "scored as failed"),
     "missing_skipped": ("queries of the gold set that the run does not have", "left out, as requested"),
