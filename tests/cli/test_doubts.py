@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import karat
+from karat.data.id_forms import normal_id
 from karat.data.ids import DocRule
-from karat.data.normal_ids import normal_id
 from karat.errors import KaratError
 from karat.scoring.views import View
 
@@ -459,6 +459,103 @@ def test_different_ids_of_one_file_never_become_one(
     assert (result.audit["ids_kept_apart"], result.audit["duplicate_hits"]) == (apart, 0)
     documents = {hit.partition("#")[0] for hit in hits}
     assert sum(item in {*hits, *documents} for item in result.gold.ids) == len(ranks)  # as the run spells them
+
+
+def mixed_case(n: int, top: str = "kb") -> str:
+    return f"{top.upper() if n % 3 == 0 else top}/{n % 7}.md"
+
+
+@pytest.mark.parametrize("gold_id", ["kb/{}.md", "  kb/{}.md ", "Kb/{}.md", "{}.md"])
+def test_a_run_that_spells_documents_in_two_ways(tmp_path: Path, karat_command: Call, gold_id: str) -> None:
+    """`KB/1.md` in some lists and `kb/1.md` in others are one document, with and without spaces in the gold table."""
+    gold = tmp_path / "gold.csv"
+    gold.write_text("query_id,chunk_id\n" + "".join(f"q{n},{gold_id.format(n % 7)}\n" for n in range(60)))
+    lists = {f"q{n}": [(mixed_case(n), 1.0), (f"kb/other-{n}.md", 0.5)] for n in range(60)}
+    run = write_run(tmp_path / "run.jsonl", lists)
+    lower = write_run(tmp_path / "lower.jsonl", {q: [(i.lower(), s) for i, s in hits] for q, hits in lists.items()})
+    gate = ("--gold", str(gold), "--gate", "recall@5 >= 0.9")
+    assert karat_command("gate", run, *gate)[0] == 2
+    assert karat_command("gate", run, *gate, "--normalize-ids")[0] == 0
+    found = doubts(karat_command, run, str(gold), "-m", "recall@5", "--normalize-ids")
+    assert (found["summary"][0]["mean"], found["doubts"]["near"], audit_of(found)["spellings_joined"]) == (1.0, None, 7)
+    _, out, _ = karat_command("check", run, str(gold), "--normalize-ids", "--json")
+    assert "spellings_joined" in {entry["code"] for entry in json.loads(out)[0]["audit"]}
+    _, out, _ = karat_command("compare", run, lower, "--gold", str(gold), "-m", "recall@5", "--normalize-ids", "--json")
+    [pair] = json.loads(out)["pairs"]
+    assert (pair["invalid"], pair["identical"]) == ([], True)
+
+
+@pytest.mark.parametrize(
+    ("lists", "gold", "recall"),
+    [
+        ([["KB/a.md"], ["kb/a.md"], ["KB/a.md", "kb/a.md"]], [["kb/a.md"]] * 3, 2 / 3),  # both in one list
+        ([["KB/a.md"], ["kb/a.md"]], [["kb/a.md"], ["kb/a.md", "Kb/a.md"]], 0.25),  # two items of the gold set
+        ([["KB/a.md#1"], ["kb/a.md#1"], ["KB/a.md#2", "kb/a.md#3"]], [["kb/a.md#1"]] * 2 + [["b"]], 1 / 3),
+        ([["x.md"], ["x"]], [["x"]] * 2, 0.5),  # either may be another file
+        ([["x.docx"], ["x.html"]], [["x.pdf"]] * 2, 0),  # it is unclear which of them is meant
+    ],
+)
+def test_spellings_that_stay_apart_are_doubted(
+    tmp_path: Path, karat_command: Call, lists: list[list[str]], gold: list[list[str]], recall: float
+) -> None:
+    """The verdict is not a plain failure, and the way out is not an option that is already used."""
+    run = {f"q{n}": hits for n, hits in enumerate(lists)}
+    labels = {f"q{n}": items for n, items in enumerate(gold)}
+    result = karat.evaluate(run, labels, ["recall@5"], normalize_ids=True)
+    assert result.means["recall@5"] == pytest.approx(recall)
+    near = result.doubts.near
+    assert near is not None
+    assert (near.normalized, near.share > 0.1, result.audit["near_ids_apart"]) == (True, True, near.count)
+    files = [
+        write_run(tmp_path / "run.jsonl", {q: [(item, -at) for at, item in enumerate(ids)] for q, ids in run.items()}),
+        "--gold",
+        write_gold(tmp_path / "gold.jsonl", {q: dict.fromkeys(ids, 1.0) for q, ids in labels.items()}),
+    ]
+    code, out, _ = karat_command("gate", *files, "--gate", "recall@5 >= 0.9", "--normalize-ids", "--json")
+    [verdict] = json.loads(out)["verdicts"]
+    assert (code, verdict["outcome"]) == (2, "invalid")
+    assert karat_command("compare", files[0], files[0], *files[1:], "-m", "recall@5", "--normalize-ids")[0] == 2
+
+
+def test_other_files_of_a_document_are_not_doubted() -> None:
+    """The run has both `x.pdf` and `x.docx`, so `x.docx` is a wrong hit if the gold set says `x.pdf`."""
+    run = {"q0": ["x.docx"], "q1": ["x.pdf"]}
+    result = karat.evaluate(run, {"q0": ["x.pdf"], "q1": ["x.pdf"]}, ["recall@5"], normalize_ids=True)
+    assert (result.means["recall@5"], result.doubts.near) == (0.5, None)
+
+
+def test_documents_in_two_spellings_are_one_document() -> None:
+    """The gold set names documents; chunks of one document are in lists of different spelling."""
+    run = {"q0": ["KB/a.md#1", "kb/c.md#1"], "q1": ["kb/a.md#2"], "q2": ["kb/c.md#2"]}
+    result = karat.evaluate(run, {q: ["kb/a.md"] for q in run}, ["recall@5"], normalize_ids=True)
+    assert result.means["recall@5"] == pytest.approx(2 / 3)
+
+
+def test_a_corpus_with_both_spellings_keeps_them_apart(tmp_path: Path) -> None:
+    corpus = lines(tmp_path / "corpus.jsonl", [{"id": "KB/a", "text": "x"}, {"id": "kb/a", "text": "y"}])
+    run, gold = {"q0": ["KB/a"], "q1": ["kb/a"]}, {"q0": ["kb/a"], "q1": ["kb/a"]}
+    assert karat.evaluate(run, gold, ["recall@5"], normalize_ids=True).means["recall@5"] == 1
+    assert karat.evaluate(run, gold, ["recall@5"], corpus=corpus, normalize_ids=True).means["recall@5"] == 0.5
+
+
+def test_the_number_of_near_misses_is_an_estimate_for_the_whole_run(tmp_path: Path, karat_command: Call) -> None:
+    """About 300 queries are searched. Count and share are about all queries, as those of `karat check`, which searches
+    all of them."""
+    queries = 3_000
+    gold = write_gold(tmp_path / "gold.jsonl", {f"q{n}": {f"kb/{n}": 1.0} for n in range(queries)})
+    run = write_run(
+        tmp_path / "run.jsonl", {f"q{n}": [(f"{'KB' if n % 5 == 0 else 'kb'}/{n}", 1.0)] for n in range(queries)}
+    )
+    found = doubts(karat_command, run, gold, "-m", "recall@5")
+    near = found["doubts"]["near"]
+    assert near["count"] == pytest.approx(queries / 5, rel=0.4)
+    assert near["count"] == pytest.approx(near["share"] * queries)
+    assert 200 < near["searched"] < 400
+    assert audit_of(found)["near_ids"] == near["count"]
+    assert audit_of(found)["near_ids_searched"] == near["searched"]
+    _, out, _ = karat_command("check", run, gold, "--json")
+    checked = {entry["code"]: entry["count"] for entry in json.loads(out)[0]["audit"]}
+    assert (checked["near_ids"], "near_ids_searched" in checked) == (queries / 5, False)
 
 
 def test_corpora_and_other_lists_are_found_under_the_ids_of_the_run(tmp_path: Path) -> None:

@@ -198,6 +198,51 @@ def test_columns_with_one_value_a_query_are_tags() -> None:
     assert gold.fields == {"query": ["one?", "two?"]}
 
 
+def mixed_teams(queries: int, mixed: int) -> str:
+    """A gold table in which the first queries have a second row with another team."""
+    rows = [f"q{n},d{n},{'infra' if n % 2 else 'billing'}\n" for n in range(queries)]
+    return "query_id,chunk_id,Team\n" + "".join(rows) + "".join(f"q{n},d{n},other\n" for n in range(mixed))
+
+
+def test_a_tag_with_several_values_for_few_queries_is_kept_for_the_others(
+    tmp_path: Path, karat_command: Callable[..., tuple[int, str, str]]
+) -> None:
+    path = write(tmp_path / "gold.csv", mixed_teams(20, 2))
+    gold = karat.read_gold(path)
+    assert gold.tags["Team"] == [None, None, *["billing", "infra"] * 9]
+    [entry] = [entry for entry in gold.audit if entry.code == "mixed_values"]
+    assert (entry.count, entry.examples) == (2, ("Team of q0: 'billing' and 'other'",))
+    result = karat.evaluate({f"q{n}": [f"d{n}"] for n in range(20)}, gold, ["recall@5"], segments=["Team"])
+    assert result.audit["mixed_values"] == 2
+    _, out, _ = karat_command("check", str(path), "--json")
+    assert "mixed_values" in {entry["code"] for entry in json.loads(out)[0]["audit"]}
+
+
+def test_a_column_with_several_values_for_many_queries_is_no_tag(
+    tmp_path: Path, karat_command: Callable[..., tuple[int, str, str]]
+) -> None:
+    """A gate on such a segment is refused; it does not vanish."""
+    path = write(tmp_path / "gold.csv", mixed_teams(20, 3))
+    gold = karat.read_gold(path)
+    assert (gold.tags, gold.audit["mixed_columns"], gold.audit["mixed_values"]) == ({}, 1, 0)
+    run = {f"q{n}": [f"d{n}"] for n in range(20)}
+    with refused("several-values", file=path, got="Team of q0: 'billing' and 'other'"):
+        karat.evaluate(run, gold, ["recall@5"], segments=["Team"])
+    write(tmp_path / "run.json", json.dumps(run))
+    for scope in ("each: Team", "segment: {Team: infra}"):
+        write(tmp_path / "gates.yaml", f"gates: [{{metric: recall@5, threshold: 0.5, {scope}}}]")
+        files = ("--gold", str(path), "--criteria", str(tmp_path / "gates.yaml"))
+        code, _, error = karat_command("gate", str(tmp_path / "run.json"), *files)
+        assert (code, "several-values" in error) == (2, True)
+
+
+def test_lists_with_several_values_for_few_queries() -> None:
+    topics = [["a"], ["b"], ["a", "b"], *[["c"]] * 10]
+    queries = ["q0", "q0", *(f"q{n}" for n in range(1, 12))]
+    gold = karat.read_gold(pl.DataFrame({"query_id": queries, "chunk_id": list("abcdefghijklm"), "topic": topics}))
+    assert gold.tags["topic"] == [None, *topics[2:]]
+
+
 CUTOFFS = """query_id,chunk_id,grade,k,no_answer
 q1,a,1,2,
 q2,x,0,,true

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 import karat
 from golden import check
 from karat.data.corpus import Corpus
@@ -93,6 +95,10 @@ SETTINGS: dict[str, Case] = {
     "an unknown cluster": evaluate(gold=[{"query_id": "q1", "gold": ["a"], "topic": "x"}], cluster="topics"),
     "an unknown segment": evaluate(segments=["topic"]),
     "lengths of queries without texts": evaluate(segments=["query_length"]),
+    "a segment by a column with several values for one query": evaluate(
+        gold=pl.DataFrame({"query_id": ["q1", "q1"], "chunk_id": ["a", "b"], "team": ["infra", "billing"]}),
+        segments=["team"],
+    ),
     "a segment that cannot be read": evaluate(segments=["language×"]),
     "a rule without a value": evaluate(no_answer="type"),
     "a rule about forbidden hits without an operator": evaluate(forbid=["tenant"]),

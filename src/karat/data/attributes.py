@@ -211,6 +211,14 @@ def attribute(gold: Gold, name: str) -> list[Any]:
         raise ConfigError("query_length needs the texts of the queries", code="no-texts", hint=hint)
     if labels is None:
         names = attribute_names(gold)
+        if name in gold.mixed:
+            raise ConfigError(
+                f"the column {shorten(name, 40)!r} has several values for one query, so it is not a tag",
+                code="several-values",
+                file=gold.label,
+                got=gold.mixed[name],
+                hint="use the same value in every row of a query",
+            )
         hint = "this gold set has: " + ", ".join(names) if names else "this gold set has no tags"
         raise UnknownName("attribute", name, names, hint=hint)
     return list(labels)

@@ -24,6 +24,18 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "ids of the gold set that the run spells differently",
         "compared in normalized form, as requested",
     ),
+    "spellings_joined": (
+        "ids that the run also spells in another way, never both in one list",
+        "treated as the same, as requested",
+    ),
+    "near_ids_apart": (
+        "gold items not found, although a hit has nearly the same id, which --normalize-ids keeps apart",
+        "scored as not found; if they are the same, write them in the same way in both files",
+    ),
+    "near_ids_searched": (
+        "queries that were searched for other spellings of ids",
+        "the number of gold items in another spelling is estimated from these queries",
+    ),
     "near_queries": (
         "queries of the run that the gold set has under another spelling of the id",
         "left out; --normalize-ids treats such ids as equal",
@@ -100,6 +112,14 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "their text is their id: give the corpus (--corpus) to find ids, or use metrics by evidence",
     ),
     "nameless_hits": ("hits with neither id nor text", "kept as unjudged"),
+    "mixed_values": (
+        "queries whose rows in the gold table have different values in a column",
+        "the query has no value for it; use the same value in every row of a query",
+    ),
+    "mixed_columns": (
+        "columns of the gold table with different values in the rows of more than 10% of the queries",
+        "not a tag; to make it one, use the same value in every row of a query",
+    ),
     "no_data": ("metrics that need data the run does not have", "undefined (null)"),
     "missing_queries": ("queries of the gold set that the run does not have", "scored as failed"),
     "missing_skipped": ("queries of the gold set that the run does not have", "left out, as requested"),

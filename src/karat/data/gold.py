@@ -78,6 +78,8 @@ class Gold(Bulk, frozen=True):
     equals: EqualItems | None = None  # hits of the run that are as right as the last relevant ones
     reference: Rankings | None = None  # the first hits of a reference run, for each query
     run: Any = None  # the run that it was made of
+    mixed: dict[str, str] = {}  # columns of a table that are no tags: a query with several values
+    unclear: frozenset[str] | None = None  # ids that could be several of the run; None: ids are not normalized
 
     def __repr__(self) -> str:
         return f"Gold({self.label!r}, queries={len(self.queries)}, items={len(self.items)})"

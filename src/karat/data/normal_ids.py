@@ -1,5 +1,6 @@
 """Normalized ids: which ids are the same but for case, white space, Unicode form, file extension, `-` and `_`, and a
-prefix that all have. Different ids of one file never become one."""
+prefix that all have. Different ids of one file become one only if they differ in case, white space or Unicode form, and
+nothing shows that they are different documents."""
 
 from __future__ import annotations
 
@@ -8,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-from unicodedata import normalize
 
 import msgspec
 from msgspec.structs import replace
@@ -17,83 +17,19 @@ from karat.data.audit import Audit
 from karat.data.corpus import Corpus
 from karat.data.gold import FORBIDDEN, HOPS, Gold
 from karat.data.hits import OTHER_LISTS, STEPS, WRITTEN, Hits, Run, Ungrouped
+from karat.data.id_forms import loose_id, normal_id, plain_id
 from karat.data.ids import DocRule, as_list
 from karat.data.packed_ids import pack
+from karat.data.spellings import NamedItems, Renaming, one_spelling, part_spellings
 from karat.errors import InputError
 
 if TYPE_CHECKING:
     from karat.data.ids import Ints
 
-_UNSEEN = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))
-_EXTENSION = re.compile(
-    r"(?<=.)\.(?:md|markdown|mdx|txt|text|rst|adoc|org|tex|html?|xml|pdf|docx?|odt|rtf|pptx?|xlsx?|csv|tsv"
-    r"|jsonl?|ya?ml|ipynb|py|js|ts|java|go|rs|c|cpp|h|eml|msg|gz|zip)$"
-)
 # Where a prefix may end: after a separator, or between letters and digits.
 _CUTS = re.compile(r"(?<=[^\w])|(?<=_)|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
-_SEPARATORS = re.compile(r"[\s_-]+")
+NORMALIZED = ("ids_normalized", "spellings_joined", "ids_kept_apart")  # codes of the audit
 _LOOKED = 20_000  # number of ids used to find a common prefix
-
-
-def plain_id(item: str, rule: DocRule) -> str:
-    """An id without differences in case, white space and Unicode form.
-
-    >>> plain_id(" Guides/Leave.MD#P 2", DocRule())
-    'guides/leave.md#p2'
-    """
-    return _plain(item) or item
-
-
-def normal_id(item: str, rule: DocRule) -> str:
-    """The plain form without file extensions. A file extension may be at the end of the document or of the id.
-
-    >>> normal_id(" Guides/Leave.MD#P 2", DocRule()), normal_id("guides/leave#p2.md", DocRule())
-    ('guides/leave#p2', 'guides/leave#p2')
-    """
-    doc = rule.doc(item)
-    if doc == item or not item.startswith(doc):
-        return _without_extension(_plain(item)) or item
-    return (_without_extension(_plain(doc)) + _without_extension(_plain(item[len(doc) :]))) or item
-
-
-def loose_id(item: str, rule: DocRule) -> str:
-    """The normal form, in which `-`, `_` and white space are also the same. For ids that stay different in this form.
-
-    >>> loose_id("DOC-107.md", DocRule()), loose_id("doc 107", DocRule())
-    ('doc_107', 'doc_107')
-    """
-    doc = rule.doc(item)
-    rest = item[len(doc) :] if item.startswith(doc) else ""
-    return (_without_extension(_joined(doc if rest else item)) + _without_extension(_joined(rest))) or item
-
-
-def _joined(text: str) -> str:
-    return "_".join(part for part in _SEPARATORS.split(_unicode(text).lower()) if part)
-
-
-def normal_ids(items: list[str], rule: DocRule) -> list[str]:
-    """`normal_id` of each id; faster where only upper and lower case can differ.
-
-    >>> normal_ids(["A#1", "b"], DocRule()), normal_ids(["A.md#1", "b "], DocRule())
-    (['a#1', 'b'], ['a#1', 'b'])
-    """
-    text = "\0".join(items)
-    lower = text.lower().split("\0")
-    if text.isascii() and "." not in text and text.split() == [text] and len(lower) == len(items):
-        return lower
-    return [normal_id(item, rule) for item in items]
-
-
-def _plain(text: str) -> str:
-    return "".join(_unicode(text).lower().split())
-
-
-def _unicode(text: str) -> str:
-    return text if text.isascii() else normalize("NFKC", normalize("NFKC", text).casefold()).translate(_UNSEEN)
-
-
-def _without_extension(doc: str) -> str:
-    return _EXTENSION.sub("", doc) if "." in doc else doc
 
 
 def common_prefix(ids: Iterable[str]) -> str:
@@ -112,25 +48,6 @@ def _cuts(prefix: str, beyond: str) -> list[str]:
     return ["", *(prefix[:at] for at in range(1, len(prefix) + 1) if at in places)]
 
 
-class Renaming(msgspec.Struct, frozen=True):
-    """Ids of one file → the ids of the run that they stand for."""
-
-    rule: DocRule
-    ids: dict[str, str] = {}
-    docs: dict[str, str] = {}
-    apart: dict[str, str] = {}  # ids that stay as they are → an id that they could stand for, but not clearly
-
-    def of(self, item: str) -> str:
-        """An id of a chunk or document. If only the document is known, its name is changed within the id."""
-        if item in self.ids:
-            return self.ids[item]
-        doc = self.rule.doc(item)
-        return item.replace(doc, self.docs[doc], 1) if doc in self.docs else item
-
-    def of_doc(self, doc: str) -> str:
-        return self.docs.get(doc, doc)
-
-
 class Names(msgspec.Struct, frozen=True):
     """Ids of the run, followed by those of files that were renamed to them."""
 
@@ -147,15 +64,20 @@ class IdNormalizer(msgspec.Struct, frozen=True):
     gold: Gold | None = None
     query_prefix: str = ""  # of the run's queries
     queries: dict[str, str] = {}  # normal form → query of the gold set, where only one has it
+    own: Renaming = msgspec.field(default_factory=lambda: Renaming(DocRule()))  # ids of the run → one spelling of each
 
     @classmethod
     def of(cls, gold: Gold, run: Run, rule: DocRule) -> IdNormalizer:
         """Reads the whole run: whether two ids can be the same depends on all others."""
         ids, docs, names = _names(run, rule)
+        named = NamedItems(dict.fromkeys(_named_ids(gold)), dict.fromkeys(_named_docs(gold, rule)))
+        own = one_spelling(run, NamedItems(ids, docs), named, rule)
+        ids, docs = dict.fromkeys(map(own.of, ids)), dict.fromkeys(map(own.of_doc, docs))
         asked = {normal_query(name) for name in names[:_LOOKED]}
         known = {normal_query(name) for name in gold.queries[:_LOOKED]}
         ours, theirs = _best_prefixes(asked, known, one_side=True)
-        return cls(rule, Names(ids, len(ids)), Names(docs, len(docs)), gold, ours, queries_by_form(gold, theirs))
+        queries = queries_by_form(gold, theirs)
+        return cls(rule, Names(ids, len(ids)), Names(docs, len(docs)), gold, ours, queries, own)
 
     def of_query(self, name: str) -> str:
         """The query of the gold set for a query of the run."""
@@ -167,10 +89,12 @@ class IdNormalizer(msgspec.Struct, frozen=True):
         """`ids`: all ids of another file; `docs`: its documents, beside those in the ids."""
         found = dict.fromkeys(ids)
         named = dict.fromkeys([*map(self.rule.doc, found), *docs])
-        pairs, apart = _pairs(found, self.ids, self.rule)
-        of_docs, docs_apart = _pairs(named, self.docs, self.rule)
+        own_ids = {item: new for item in found if (new := self.own.of(item)) != item}
+        own_docs = {doc: new for doc in named if (new := self.own.of_doc(doc)) != doc}
+        pairs, apart = _pairs({item: None for item in found if item not in own_ids}, self.ids, self.rule)
+        of_docs, docs_apart = _pairs({doc: None for doc in named if doc not in own_docs}, self.docs, self.rule)
         whole = {doc: other for doc, other in docs_apart.items() if doc in found}  # ids that are documents
-        return Renaming(self.rule, pairs, of_docs, whole | apart)
+        return Renaming(self.rule, pairs | own_ids, of_docs | own_docs, whole | apart)
 
     def adopted(self, run: Run) -> Run:
         """Another run, under the ids of this one."""
@@ -179,7 +103,7 @@ class IdNormalizer(msgspec.Struct, frozen=True):
 
     def _learned(self, ids: dict[str, None], docs: Iterable[str]) -> Renaming:
         named = dict.fromkeys([*map(self.rule.doc, ids), *docs])
-        made = Renaming(self.rule)
+        made = self.own
         if not (self.ids.all.keys() <= ids.keys() and self.docs.all.keys() <= named.keys()):
             made = self.renaming(ids, named)
         self.ids.all.update(dict.fromkeys(map(made.of, ids)))
@@ -190,6 +114,8 @@ class IdNormalizer(msgspec.Struct, frozen=True):
         """A corpus, under the ids of the run."""
         said = corpus.fields.get("doc_id")
         docs = [] if said is None else [str(doc) for doc in said if doc is not None]
+        named = NamedItems(dict.fromkeys(corpus.ids), dict.fromkeys([*map(self.rule.doc, corpus.ids), *docs]))
+        self.ids.all.update(dict.fromkeys(part_spellings(self.own, named)))
         made = self._learned(dict.fromkeys(corpus.ids), docs)
         fields = dict(corpus.fields)
         if said is not None:
@@ -199,11 +125,7 @@ class IdNormalizer(msgspec.Struct, frozen=True):
     def adopted_gold(self, gold: Gold) -> Gold:
         """A gold set, under the ids of the run."""
         fields, equals = dict(gold.fields), gold.equals
-        others = [item for name in ("negatives", FORBIDDEN) for ids in fields.get(name, ()) for item in ids or ()]
-        others += [item for hops in fields.get(HOPS, ()) for hop in hops or () for item in hop]
-        others += [] if equals is None else as_list(equals.ids)
-        docs = [passage.doc for passage in gold.passages if passage is not None and passage.doc is not None]
-        made = self.renaming([*gold.ids, *others], docs)
+        made = self.renaming(_named_ids(gold), _passage_docs(gold))
         for name in {"negatives", FORBIDDEN} & fields.keys():
             fields[name] = [ids and [made.of(item) for item in ids] for ids in fields[name]]
         if HOPS in fields:
@@ -213,6 +135,8 @@ class IdNormalizer(msgspec.Struct, frozen=True):
         items, audit = list(map(made.of, gold.ids)), Audit.merged(gold.audit)
         changed = {old: new for old, new in zip(gold.ids, items, strict=True) if old != new}
         audit.count("ids_normalized", len(changed), (f"{old} → {new}" for old, new in changed.items()))
+        joined = self.own.ids or self.own.docs
+        audit.count("spellings_joined", len(joined), (f"{old} → {new}" for old, new in joined.items()))
         audit.count("ids_kept_apart", len(made.apart), (f"{item} and {other}" for item, other in made.apart.items()))
         passages = [p if p is None or p.doc is None else p._replace(doc=made.of_doc(p.doc)) for p in gold.passages]
         return replace(
@@ -224,7 +148,23 @@ class IdNormalizer(msgspec.Struct, frozen=True):
             equals=equals,
             located=None,
             reference=None,
+            unclear=frozenset(made.apart),
         )
+
+
+def _named_ids(gold: Gold) -> list[str]:
+    """All ids in a gold set: its items, negatives, forbidden hits, hops and equal items."""
+    found = [item for name in ("negatives", FORBIDDEN) for ids in gold.fields.get(name, ()) for item in ids or ()]
+    found += [item for hops in gold.fields.get(HOPS, ()) for hop in hops or () for item in hop]
+    return [*gold.ids, *found, *([] if gold.equals is None else as_list(gold.equals.ids))]
+
+
+def _passage_docs(gold: Gold) -> list[str]:
+    return [passage.doc for passage in gold.passages if passage is not None and passage.doc is not None]
+
+
+def _named_docs(gold: Gold, rule: DocRule) -> list[str]:
+    return [*map(rule.doc, _named_ids(gold)), *_passage_docs(gold)]
 
 
 def _pairs(ids: dict[str, None], names: Names, rule: DocRule) -> tuple[dict[str, str], dict[str, str]]:
@@ -279,20 +219,13 @@ def _read_names(run: Run, rule: DocRule) -> tuple[dict[str, None], dict[str, Non
     return ids, docs | dict.fromkeys(map(rule.doc, ids)), queries
 
 
-def can_be_loose(ids: Iterable[str], rule: DocRule) -> bool:
-    """Whether no two ids differ only in `-`, `_` or white space, so that these can be ignored."""
-    forms: dict[str, str] = {}
-    pairs = ((loose_id(item, rule), normal_id(item, rule)) for item in set(ids))
-    return all(forms.setdefault(loose, form) == form for loose, form in pairs)
-
-
 def normal_query(name: str) -> str:
     """One form for all spellings of a query id.
 
     >>> normal_query(" Q-7 ")
     'q-7'
     """
-    return _plain(name) or name
+    return plain_id(name)
 
 
 def queries_by_form(gold: Gold, prefix: str = "") -> dict[str, str]:
@@ -335,10 +268,10 @@ def _shared(seen: set[str], wanted: set[str], run_prefix: str, gold_prefix: str)
 
 
 class NormalizedRun(Run):
-    """A run with the queries of the gold set, and if it is not the evaluated one, with the ids of that."""
+    """A run with the queries of the gold set and one spelling of each id: that of the evaluated run."""
 
     def __init__(self, run: Run, normal: IdNormalizer, renaming: Renaming | None = None) -> None:
-        self._run, self._normal, self._renaming = run, normal, renaming
+        self._run, self._normal, self._renaming = run, normal, renaming or normal.own
         self.label: str = run.label
         self._asked: dict[tuple[str, str], str] = {}  # (system, query of the gold set) → its spelling in the run
 
@@ -358,7 +291,7 @@ class NormalizedRun(Run):
         hits = self._with_queries(hits)
         others = {name: self._normalized(other) for name, other in hits.others.items()}
         made = self._renaming
-        if made is None:
+        if not (made.ids or made.docs):
             return replace(hits, others=others) if others else hits
         docs = None if hits.docs is None else [made.of_doc(doc) for doc in as_list(hits.docs)]
         return replace(hits, ids=list(map(made.of, as_list(hits.ids))), docs=docs, written=None, others=others)

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from karat.data.audit import Audit
 from karat.data.gold import BARE, CHUNK, DOC, Dataset, Gold
 from karat.data.gold_builder import GoldBuilder
 from karat.data.ids import Bools, Floats, Ints, Packed
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _LISTS = ("negatives", "entities")
 _FIELDS = ("query", "source", *_LISTS)
 _BETWEEN = re.compile(r"[|;,\n]")  # what people write between two ids in one cell
+MOST_MIXED = 0.1  # share of the queries that may have several values of a tag
 _MOST_CELLS = 1_000  # looked at for several ids
 
 
@@ -40,7 +43,8 @@ def gold_from_frame(
     target: str | None = None,
     source: Source | None = None,
 ) -> Gold:
-    """One row per judgement; other columns with one value per query become tags."""
+    """One row per judgement; other columns with one value per query become tags. Where few queries have several values,
+    these queries have none."""
     told = {name.strip().lower(): name for name in frame.columns}
     if "no_answer" in told and isinstance(frame, ParquetColumns) and source is not None:
         frame = read_table(source)
@@ -96,7 +100,9 @@ def gold_from_frame(
     for name, values in said.others():
         builder.say_all(name, 0, values, tag=name not in _FIELDS)
     try:
-        return builder.build(dataset)
+        gold = builder.build(dataset)
+        gold.audit.merge(said.audit)
+        return replace(gold, mixed=said.mixed)
     except InputError as error:  # it names a query, not a row
         if error.line is None and error.query in names:
             error.line = said.line_of(names.index(error.query))
@@ -215,6 +221,8 @@ class _QueryFacts:
         self._of_row = np.repeat(np.arange(len(queries)), np.diff(offsets))
         self._columns = [column for column in table.frame.columns if column not in used]
         self._there = {column.strip().lower(): column for column in reversed(self._columns)}
+        self.audit = Audit()
+        self.mixed: dict[str, str] = {}  # columns with several values for many queries → an example
 
     def cutoffs(self) -> Ints | list[int]:
         """`k` of each query, 0 where it has none; empty where no query has one."""
@@ -262,7 +270,7 @@ class _QueryFacts:
         return of_query.astype(np.int64)
 
     def others(self) -> Iterator[tuple[str, list[Any]]]:
-        """Every other column with one value per query, or one list of them."""
+        """Every other column with one value per query, or one list of them. Queries with several have none."""
         known = ("k", "no_answer", "iteration", "q0")
         for column in (name for name in self._columns if name.strip().lower() not in known):
             import polars as pl
@@ -279,6 +287,32 @@ class _QueryFacts:
             values = values if self._order is None else values.gather(self._order)
             first = values.gather(self._first)
             repeated = first.gather(self._of_row)
-            if values.to_list() == repeated.to_list() if listed else values.eq_missing(repeated).all():
-                single = not listed and column in _LISTS
-                yield column, [None if v is None else [v] for v in first.to_list()] if single else first.to_list()
+            differs = _unequal(values, repeated) if listed else values.ne_missing(repeated).to_numpy()
+            found = first.to_list()
+            if differs.any():
+                unclear = np.unique(self._of_row[differs]).tolist()
+                if not self._is_of_queries(column, unclear, found, values, differs):
+                    continue
+                for at in unclear:
+                    found[at] = None
+            single = not listed and column in _LISTS
+            yield column, [None if v is None else [v] for v in found] if single else found
+
+    def _is_of_queries(
+        self, column: str, unclear: list[int], found: list[Any], values: pl.Series, differs: Bools
+    ) -> bool:
+        """Whether few queries have several values. Otherwise the column is about the items, and no tag."""
+        at = int(np.flatnonzero(differs)[0])
+        query = self._of_row[at]
+        pair = " and ".join("nothing" if v is None else repr(v) for v in (found[query], values[at]))
+        example = f"{column} of {self._queries[query]}: {pair}"
+        few = len(unclear) <= MOST_MIXED * len(self._queries)
+        self.audit.count("mixed_values" if few else "mixed_columns", len(unclear) if few else 1, [example])
+        if not few:
+            self.mixed[column] = example
+        return few
+
+
+def _unequal(values: pl.Series, others: pl.Series) -> Bools:
+    """Which lists differ."""
+    return np.array([one != other for one, other in zip(values.to_list(), others.to_list(), strict=True)], np.bool_)

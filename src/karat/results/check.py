@@ -12,7 +12,7 @@ from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run, Ungrouped
 from karat.data.ids import DocRule, may_repeat
-from karat.data.normal_ids import IdNormalizer, NormalizedRun, near_queries
+from karat.data.normal_ids import NORMALIZED, IdNormalizer, NormalizedRun, near_queries
 from karat.errors import InputError, KaratError
 from karat.formats.base import Source
 from karat.formats.corpus import is_corpus, read_corpus
@@ -166,7 +166,7 @@ def _match(found: Checked, run: Run, gold: Gold, rules: Rules) -> None:
     if rules.normalize_ids:
         normal = IdNormalizer.of(gold, run, DocRule())
         run, gold = NormalizedRun(run, normal), normal.adopted_gold(gold)
-    audit = Audit()
+    audit = Audit.of(entry for entry in gold.audit if entry.code in NORMALIZED)
     systems: dict[str, _Covered] = {}
     try:
         for part in run.slices(frozenset(), audit):

@@ -200,12 +200,17 @@ def what_to_do(doubts: Doubts) -> list[str]:
     """What to try if ids do not match, most likely first."""
     if doubts.ids is None:
         return []
-    near = ["compare normalized ids: --normalize-ids"] if doubts.near is not None else []
+    near = (
+        []
+        if doubts.near is None
+        else [_ONE_WAY if doubts.near.normalized else "compare normalized ids: --normalize-ids"]
+    )
     if doubts.ids.why == "kinds":
         return ["name the items as chunks: `chunk_id` or `id` instead of `doc_id`", *near]
     return [*near, *(_OTHER_CHUNKS if doubts.ids.documents else _OTHER_NAMES), *([] if doubts.ids.corpus else _CORPUS)]
 
 
+_ONE_WAY = "write ids in the same way in both files, if they are the same"
 _PASSAGES = "label passages (`doc_id` with `quote`) or evidence texts: both work with any chunking"
 _SYNTHESIZE = "make a gold set from your own chunks: karat synthesize"
 _OTHER_CHUNKS = (
@@ -246,18 +251,32 @@ _KNOWN = {
 
 def _near(found: NearIds, *, alone: bool) -> str:
     differ = "only in a prefix" if found.how == "prefix" else "only in spelling"
+    items, estimated = counted(found.count, "gold item"), ""
+    if found.searched is not None:
+        items, estimated = f"about {items}", f" This is an estimate from {counted(found.searched)}."
     if not alone:  # examples are already given
-        of = f"For {counted(found.count, 'gold item')}, the query has a hit whose id differs {differ}"
-        return f"{of}: --normalize-ids treats them as the same."
+        return f"For {items}, the query has a hit whose id differs {differ}.{estimated} {_JOINED[found.normalized]}"
     pair = found.examples[0]
     text = (
-        f"{counted(found.count, 'gold item')} not found, although the id of a hit differs {differ}: the run has "
-        f"{_quoted(pair.run)}, the gold set has {_quoted(pair.gold)}."
+        f"{items[0].upper()}{items[1:]} not found, although the id of a hit differs {differ}: the run has "
+        f"{_quoted(pair.run)}, the gold set has {_quoted(pair.gold)}.{estimated}"
     )
     if found.how == "prefix":  # other ids match, so it is not a prefix of all ids
         return f"{text} If they are the same, use one spelling in both files."
-    many = f" This affects {found.share:.0%} of the queries: scores by id are meaningless here."
-    return f"{text} --normalize-ids treats them as the same.{many if found.share > MOST_MISSING else ''}"
+    many = f" This affects {_roughly(found)} of the queries: scores by id are meaningless here."
+    return f"{text} {_JOINED[found.normalized]}{many if found.share > MOST_MISSING else ''}"
+
+
+def _roughly(found: NearIds) -> str:
+    return f"{'' if found.searched is None else 'about '}{found.share:.0%}"
+
+
+# By whether --normalize-ids is used.
+_JOINED = {
+    False: "--normalize-ids treats them as the same.",
+    True: "--normalize-ids keeps them apart, because they may be different documents. If they are the same, write them "
+    "in the same way in both files.",
+}
 
 
 def _rising(found: RisingScores) -> str:
@@ -320,9 +339,9 @@ def _invalid_reason(doubts: Doubts, metric: Metric, name: str, most: float) -> s
     if about == "near" and doubts.near is not None:
         pair = doubts.near.examples[0]
         return (
-            f"{name} spells ids differently from the gold set in {doubts.near.share:.0%} of the queries: "
+            f"{name} spells ids differently from the gold set in {_roughly(doubts.near)} of the queries: "
             f"{_quoted(pair.run)}, and in the gold set {_quoted(pair.gold)}. At most {most:.0%} is allowed. "
-            "--normalize-ids treats them as the same."
+            f"{_JOINED[doubts.near.normalized]}"
         )
     if about == "ids" and doubts.ids is not None:
         found = doubts.ids

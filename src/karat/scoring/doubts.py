@@ -17,8 +17,8 @@ import numpy as np
 from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.hits import DISTANCE, Hits
+from karat.data.id_forms import can_be_loose
 from karat.data.ids import DocRule
-from karat.data.normal_ids import can_be_loose
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
 from karat.scoring.name_watch import KEPT, LOOKED, NearPair, SeenNames, relevant_names
@@ -79,12 +79,14 @@ class IdMismatch(msgspec.Struct, frozen=True):
 class NearIds(msgspec.Struct, frozen=True):
     """Gold items that were not found although a hit has the same id in another spelling, or with another prefix."""
 
-    count: int
+    count: int  # an estimate if only some queries were searched
     how: How
     examples: list[NearPair]
     prefix: str | None = None
     share: float = 0.0  # of the queries with relevant gold that have such an item; 0 where only a prefix differs
     document_share: float = 0.0  # the same for document ids
+    searched: int | None = None  # queries that count and share are estimated from; None: all
+    normalized: bool = False  # --normalize-ids is used, and keeps these ids apart
 
 
 class RisingScores(msgspec.Struct, frozen=True):
@@ -142,9 +144,11 @@ def judge_doubts(
 ) -> Doubts:
     """The conclusions from the evidence of a whole run; also counted in the audit."""
     rule = DocRule(rules.doc_of)
-    near = None if rules.normalize_ids else _near(names, gold, rule)
+    near = _near(names, gold, rule, normalized=rules.normalize_ids)
     if near is not None:
-        audit.count("near_ids", near.count, (f"gold {pair.gold}, run {pair.run}" for pair in near.examples))
+        examples = (f"gold {pair.gold}, run {pair.run}" for pair in near.examples)
+        audit.count("near_ids_apart" if near.normalized else "near_ids", near.count, examples)
+        audit.count("near_ids_searched", near.searched or 0)
     doubts = order_doubts(scores, rules)
     rising, order = doubts.scores, doubts.order
     if rising is not None and not rising.listed:
@@ -164,14 +168,19 @@ def order_doubts(scores: SeenScores, rules: Rules) -> Doubts:
     return Doubts() if rules.scores is not None else Doubts(scores=_rising(scores), order=_row_order(scores))
 
 
-def _near(names: SeenNames, gold: Gold, rule: DocRule) -> NearIds | None:
+def _near(names: SeenNames, gold: Gold, rule: DocRule, *, normalized: bool) -> NearIds | None:
+    searched = names.searched if names.every > 1 else None
     if names.near > names.loose or (names.loose and can_be_loose(gold.ids, rule)):
-        shares = [min(n / max(names.answerable, 1), 1.0) for n in (names.near_queries, names.near_documents)]
-        return NearIds(names.near, "written", names.pairs, None, *shares)
+        share, of_documents = (
+            min(n * names.every / max(names.answerable, 1), 1.0) for n in (names.near_queries, names.near_documents)
+        )
+        count = names.near * names.every
+        return NearIds(count, "written", names.pairs, None, share, of_documents, searched, normalized)
     name = max(names.prefixes, key=lambda one: (names.prefixes[one], one), default=None)
     if name is None or names.prefixes[name] < _SAME_PREFIX:
         return None
-    return NearIds(names.prefixes[name], "prefix", [names.prefix_pairs[name]], name)
+    count, pairs = names.prefixes[name] * names.every, [names.prefix_pairs[name]]
+    return NearIds(count, "prefix", pairs, name, searched=searched, normalized=normalized)
 
 
 def _rising(scores: SeenScores) -> RisingScores | None:

@@ -15,8 +15,8 @@ import numpy as np
 
 from karat.data.gold import CHUNK, DOC, Gold
 from karat.data.hits import Hits
+from karat.data.id_forms import are_other_files, can_be_loose, loose_id, normal_ids
 from karat.data.ids import Bools, DocRule, Ints, as_list, take_list
-from karat.data.normal_ids import can_be_loose, loose_id, normal_ids
 from karat.scoring.judged import Judged
 from karat.scoring.list_hashes import stable_hashes
 
@@ -43,8 +43,10 @@ class SeenNames(msgspec.Struct):
     first: str | None = None  # an id of the run
     sample: dict[int, str] = {}  # hash → id, of some of the different ids, while nothing is shared
     answerable: int = 0  # queries with relevant gold
-    near: int = 0  # gold items that a hit of the query has in another spelling
-    near_queries: int = 0  # queries with such items, as estimated from those that were searched
+    every: int = 1  # one in this many queries was searched for other spellings
+    searched: int = 0  # how many these were
+    near: int = 0  # gold items of these queries that a hit of the query has in another spelling
+    near_queries: int = 0  # those of these queries that have such items
     near_documents: int = 0  # those in which the document id is spelled differently, too
     pairs: list[NearPair] = []
     loose: int = 0  # of the near ones, those that also differ in `-`, `_` or white space
@@ -58,7 +60,8 @@ class SeenNames(msgspec.Struct):
         self.hits += other.hits
         self.first = self.first or other.first
         self.sample = lowest(self.sample | other.sample)
-        for name in ("answerable", "near", "near_queries", "near_documents", "loose"):
+        self.every = max(self.every, other.every)
+        for name in ("answerable", "searched", "near", "near_queries", "near_documents", "loose"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.pairs = [*self.pairs, *other.pairs][:3]
         self.prefixes = dict(Counter(self.prefixes) + Counter(other.prefixes))
@@ -110,6 +113,7 @@ class NameWatch:
         assert hits is not None
         seen.answerable = int((judged.relevant(None) > 0).sum())
         looked = self._sampled(np.flatnonzero(judged.depth > 0), judged)
+        seen.searched, seen.every = len(looked), self._every
         queries = judged.queries[looked]
         items = gold.items_of(queries)
         wanted = gold.grades[items] > 0
@@ -148,7 +152,7 @@ class NameWatch:
         near: list[NearPair] = []
         for item, key in likely.items():
             if key in known:
-                near += [NearPair(item, known[key])] if known[key] != item else []
+                near += [NearPair(item, known[key])] if self._is_near(item, known[key]) else []
                 continue
             if loose is None:
                 loose = {loose_id(other, self._rule): other for other in ids} if can_be_loose(ids, self._rule) else {}
@@ -160,10 +164,16 @@ class NameWatch:
                 seen.loose += 1
         if near:
             seen.near += len(near)
-            seen.near_queries += self._every
+            seen.near_queries += 1
             by_document = any(self._rule.doc(pair.gold) != self._rule.doc(pair.run) for pair in near)
-            seen.near_documents += self._every if by_document else 0
+            seen.near_documents += by_document
             seen.pairs = [*seen.pairs, *near][:3]
+
+    def _is_near(self, item: str, hit: str) -> bool:
+        """Whether two ids with one normal form may be the same. If ids were normalized, they were kept apart: two files
+        such as `x.pdf` and `x.docx` are different, unless it is unclear which of them the gold set means."""
+        unclear = self._gold.unclear
+        return hit != item and (unclear is None or item in unclear or not are_other_files(item, hit, self._rule))
 
     def _ends(self, keys: list[str]) -> list[bytes]:
         """The part of each that both ids share if they differ only in a prefix, a separator or an extension."""
