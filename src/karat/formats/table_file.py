@@ -215,7 +215,7 @@ def rows_of(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def trimmed(header: list[str]) -> list[str]:
-    """Names of columns without the white space around them, which nobody sees; as written where two would be the same.
+    """Names of columns without the white space around them; as written where two would be the same.
 
     >>> trimmed(["id", " question "]), trimmed(["id", " id"])
     (['id', 'question'], ['id', ' id'])

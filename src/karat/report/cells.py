@@ -184,8 +184,8 @@ def _disagreement(found: Sequence[Difference]) -> str | None:
         return None
     return (
         f"{listed(odd)} {'is' if len(odd) == 1 else 'are'} unclear: only one of interval and p shows a difference. The "
-        "interval also allows for rare queries that change more than any of these; p only asks how often these changes "
-        "would all go this way by chance."
+        "interval also allows for rare queries that change more than any of these; p only asks how likely these "
+        "changes are if their directions are random."
     )
 
 
