@@ -15,17 +15,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
-from pages import publish, table
+from pages import conditions, publish, table
 from scale_data import make
 
 METRICS = ["hit@5", "recall@5", "recall@10", "precision@5", "mrr", "map", "ndcg(gain=linear)@10"]
@@ -65,7 +63,8 @@ def _page(data: str, quick: bool, largest: bool) -> Iterator[str]:
     million = MILLION // 100 if quick else MILLION
     measured = _Measured(data)
     yield "# Scale\n"
-    yield f"Made by `python benchmarks/scale.py{' --quick' * quick}{' --largest' * largest}`; {_here()}. "
+    made = f"Made by `python benchmarks/scale.py{' --quick' * quick}{' --largest' * largest}`"
+    yield conditions(made, ["polars", "pyspark"]) + "\n"
     yield "Seven metrics with intervals, rank given; about five judged hits per query.\n"
     yield "## Engines\n"
     digests: dict[tuple[int, int, str], set[str]] = {}
@@ -92,13 +91,6 @@ def _page(data: str, quick: bool, largest: bool) -> Iterator[str]:
         one, deep, wide = (measured[hits, depth, kind, "local"].peak for hits, depth in shapes)
         lines.append([kind, f"{one:.0f}", f"{deep:.0f}", f"{deep / one:.2f}", f"{wide:.0f}", f"{wide / one:.2f}"])
     yield table(["file", ">1× MB", ">10× deeper MB", ">ratio", ">10× queries MB", ">ratio"], lines)
-
-
-def _here() -> str:
-    return (
-        f"{os.cpu_count()} cores, {_memory_gb()} GB, {platform.system()}, Python {platform.python_version()}, "
-        f"polars {version('polars')}, PySpark {version('pyspark')}"
-    )
 
 
 def _cases(million: int, largest: bool) -> Iterator[tuple[int, int, str, str]]:
@@ -178,10 +170,6 @@ def _pss_kb(pid: int) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
-
-
-def _memory_gb() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 30
 
 
 if __name__ == "__main__":

@@ -239,7 +239,7 @@ def test_mistakes_in_a_mapped_file_name_the_line(karat_refuses: Refuses) -> None
     records = [flat(q) for q in LISTS]
     records[2]["results"][0]["similarity"] = "high"
     error = karat_refuses("eval", write_as("jsonl", records), "--gold", "gold.jsonl", "--map", FLAT)
-    assert (error.file, error.line, error.field) == ("other.jsonl", 3, "topk[0].score")
+    assert (error.file, error.line, error.field) == ("other.jsonl", 3, "results[0].similarity")
 
 
 def test_check_takes_a_map_and_knows_gold_from_runs(karat_command: Call) -> None:
@@ -396,3 +396,63 @@ def test_rows_without_an_answer_in_a_table_without_grades(tmp_path: Path, karat_
     code, printed, said = karat_command("eval", str(tmp_path / "run.jsonl"), *asked)
     assert code == 0, said
     assert [(row["n"], row["mean"]) for row in json.loads(printed)["summary"]] == [(15, 1.0), (5, 1.0)]
+
+
+@pytest.mark.parametrize("around", ["{}", " {} ", " {}"])
+def test_white_space_around_names_of_columns_does_not_matter(around: str, karat_command: Call) -> None:
+    """Nobody sees it, and a map that was pasted has lost it, or not."""
+    columns = ["Question ID", " Question ", " Expected Doc ", "Team"]
+    rows = [f"{q},what is {q},{item},x\n" for q, item in GOLD.items()]
+    Path("sheet.csv").write_text(",".join(columns) + "\n" + "".join(rows))
+    fields = {"gold.query_id": "Question ID", "gold.query": "Question", "gold.chunk_id": "Expected Doc"}
+    pasted = ",".join(f"{role}={around.format(name)}" for role, name in fields.items())
+    assert mrr(karat_command, "run.jsonl", "sheet.csv", "--map", pasted) == MRR
+    said = {role: around.format(name) for role, name in fields.items()}
+    assert karat.evaluate("run.jsonl", "sheet.csv", ["mrr"], columns=said).score("mrr") == MRR
+
+
+def test_the_suggested_map_works_where_a_header_has_white_space(karat_command: Call, karat_refuses: Refuses) -> None:
+    rows = [f"{q},what is it,{item}\n" for q, item in GOLD.items()]
+    Path("sheet.csv").write_text("Question ID, Question , Expected Doc \n" + "".join(rows))
+    error = karat_refuses("eval", "run.jsonl", "-g", "sheet.csv")
+    assert error.hint is not None
+    suggested = shlex.split(error.hint)[-1]
+    assert " ," not in suggested
+    assert "= " not in suggested
+    assert mrr(karat_command, "run.jsonl", "sheet.csv", "--map", suggested) == MRR
+    _, out, _ = karat_command("check", "sheet.csv")
+    assert f"--map {shlex.quote(suggested)}\n" in out  # on one line, so that it can be pasted
+
+
+def test_white_space_around_fields_of_objects_and_of_parquet_columns() -> None:
+    lines("spaced.jsonl", [{" id ": q, "docs ": [item]} for q, item in GOLD.items()])
+    assert (
+        karat.evaluate("run.jsonl", "spaced.jsonl", ["mrr"], columns="gold.query_id=id,gold=docs").means["mrr"] == 0.5
+    )
+    hits = [(q, item, score) for q, listed in LISTS.items() for item, score in listed]
+    pl.DataFrame(hits, schema=["qid ", " doc", "score"], orient="row").write_parquet("run.parquet")
+    run = karat.read_run("run.parquet", columns={"query_id": "qid", "chunk_id": "doc"})
+    assert karat.evaluate(run, "gold.jsonl", ["mrr"]).score("mrr") == MRR
+
+
+@pytest.mark.parametrize("failed", [{}, {"hits": None}, {"hits": []}])
+def test_a_failed_search_needs_no_hits_under_a_map(failed: dict[str, Any], karat_command: Call) -> None:
+    """As in a log under Karat's own names."""
+    own = [{"id": q, "hits": [{"p": i} for i, _ in listed]} for q, listed in LISTS.items() if q != "q2"]
+    lines("mine.jsonl", [*own, {"id": "q2", "error": "timeout", **failed}])
+    found = mrr(karat_command, "mine.jsonl", "gold.jsonl", "--map", "run.query_id=id,topk=hits,chunk_id=p")
+    assert found == {**MRR, "q2": 0.0}
+    kept = karat.evaluate("mine.jsonl", "gold.jsonl", ["mrr"], columns="run.query_id=id,topk=hits,chunk_id=p")
+    assert kept.audit["failed_queries"] == 1
+
+
+def test_the_first_bad_line_is_reported_under_the_names_of_the_file(karat_refuses: Refuses) -> None:
+    hits = [{"path": "a", "distance": 0.1}, {"path": "b", "distance": 0.2}]
+    odd = [{"id": "q2", "hits": [{"distance": 0.1}]}, {"id": "q3", "hits": [hits[0], {"path": "b", "distance": "n/a"}]}]
+    fields = ("--map", "run.query_id=id,topk=hits,chunk_id=path,score=distance")
+    lines("mine.jsonl", [{"id": "q1", "hits": hits}, *odd])
+    error = karat_refuses("eval", "mine.jsonl", "-g", "gold.jsonl", *fields)
+    assert (error.code, error.line, error.field) == ("missing-field", 2, "hits[0].path")
+    lines("mine.jsonl", [{"id": "q1", "hits": hits}, odd[1]])
+    error = karat_refuses("eval", "mine.jsonl", "-g", "gold.jsonl", *fields)
+    assert (error.code, error.line, error.field) == ("wrong-type", 2, "hits[1].distance")

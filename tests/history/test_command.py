@@ -321,3 +321,20 @@ def test_a_saved_result_can_be_kept_too(here: Path, karat_command: Command) -> N
     assert karat_command("gate", "result.json", "--gate", "recall@5 >= 0.1", "--save")[0] == 0
     row = open_store().runs().rows[0]
     assert (row.head.system, row.outcome, row.head.cases) == ("bm25", "pass", 0)
+
+
+def test_systems_without_a_name_are_called_by_their_files(here: Path, karat_command: Command) -> None:
+    (here / "gold.json").write_text('{"q1": ["a"], "q2": ["b"]}')
+    for name, hits in (("old", ["c", "b"]), ("new", ["b"])):
+        lines = [{"query_id": "q1", "topk": ["a"]}, {"query_id": "q2", "topk": hits}]
+        (here / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert karat_command("eval", f"{name}.jsonl", "-g", "gold.json", "--save", "--tag", name)[0] == 0
+    points = json.loads(karat_command("history", "trend", "mrr", "--json")[1])
+    assert [point["system"] for point in points] == ["old.jsonl", "new.jsonl"]
+    compared = json.loads(karat_command("compare", "history:old", "history:new", "--json")[1])
+    assert (compared["baseline"], compared["pairs"][0]["candidate"]) == ("old.jsonl", "new.jsonl")
+
+
+def test_an_unknown_run_lists_pins_and_tags(kept: Store, karat_refuses: Refuses) -> None:
+    hint = karat_refuses("history", "show", "zzzz").hint or ""
+    assert {"main", "first", "second"} <= set(re.findall(r"\w+", hint))

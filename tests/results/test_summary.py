@@ -108,3 +108,14 @@ def test_quantiles_and_counts_of_places_have_no_such_doubt() -> None:
         "returned@5": False,
         "latency": True,
     }
+
+
+def test_an_interval_of_places_ends_at_the_longest_list() -> None:
+    """A system that returns three hits cannot have more than three different documents among five places."""
+    gold = {f"q{i}": ["a#1"] for i in range(12)}
+    three = karat.evaluate({q: ["a#1", "b#1", "c#1"] for q in gold}, gold, ["distinct_docs@5"])["distinct_docs@5"]
+    assert (three.mean, three.high) == (3.0, 3.0)
+    mixed = {**{q: ["a#1", "b#1", "c#1"] for q in gold}, "q0": ["a#1", "b#1", "c#1", "d#1", "e#1", "f#1"]}
+    found = karat.evaluate(mixed, gold, ["distinct_docs@5"])["distinct_docs@5"]
+    assert found.high is not None
+    assert 3.2 < found.high <= 5.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -78,7 +79,7 @@ class FieldMap:
                 raise ConfigError(
                     f"unknown field {shorten(name, 40)!r}", code="unknown-column", file=label, field="map", hint=hint
                 )
-            if not isinstance(path, str) or not path:
+            if not isinstance(path, str) or not path.strip():
                 raise ConfigError(
                     "not a field name", code="wrong-type", file=label, field=str(name), expected="text", got=path
                 )
@@ -123,9 +124,10 @@ class FieldMap:
         of this kind, and read."""
         found: dict[str, str] = {}
         for role, entry in self._of_kind(kind):
-            tried = RecordMap(kind, {**found, role: entry[1]})
+            path = spelled_as(entry[1], records)
+            tried = RecordMap(kind, {**found, role: path})
             if any(tried.has(role, record) for record in records):
-                found.setdefault(role, entry[1])
+                found.setdefault(role, path)
                 if reads:
                     self._used[kind].add(entry)
         return RecordMap(kind, found) if found else None
@@ -133,7 +135,7 @@ class FieldMap:
     def is_named(self, kind: FileKind, records: Sequence[Any]) -> bool:
         """Whether an entry for only this kind of file names the items of these records."""
         own = [path for name, path in self._entries if name in (f"{kind}.chunk_id", f"{kind}.doc_id")]
-        return any(dig(record, path) is not None for record in records for path in own)
+        return any(dig(record, spelled_as(path, records)) is not None for record in records for path in own)
 
     def named(self, kind: FileKind, roles: Iterable[str]) -> dict[str, str]:
         """The entries for some fields, for a file whose fields are known only once it is read."""
@@ -208,6 +210,20 @@ class RecordMap:
         self._fill_lists(made, record)
         return made
 
+    def own_name(self, field: str | None) -> str | None:
+        """A field of Karat's records as the file names it.
+
+        >>> RecordMap("run", {"topk": "hits", "score": "distance"}).own_name("topk[2].score")
+        'hits[2].distance'
+        """
+        found = None if field is None else re.fullmatch(r"(\w+)(\[\d+\])?(?:\.(\w+))?", field)
+        if found is None:
+            return field
+        outer, at, inner = found.groups()
+        if inner is None:
+            return self.roles.get(outer, outer) + (at or "")
+        return f"{self.roles.get(outer, outer)}{at or ''}.{self._of_entry.get(inner, inner) if at else inner}"
+
     def record_at(self, record: Mapping[str, Any], label: str, line: int | None) -> dict[str, Any]:
         """The same, for a record at a known place."""
         return self.record(record)
@@ -280,6 +296,20 @@ def dig(record: Any, path: str) -> Any:
         if first.isdecimal() and int(first) < len(record):
             return dig(record[int(first)], rest) if rest else record[int(first)]
     return None
+
+
+def spelled_as(path: str, records: Iterable[Any]) -> str:
+    """A path as records spell it: white space around the name of a field does not matter.
+
+    >>> spelled_as("Question", [{"id": 1, " Question ": 2}]), spelled_as(" id", [{"id": 1}])
+    (' Question ', 'id')
+    """
+    own = [record for record in records if isinstance(record, Mapping)]
+    if any(path in record for record in own):
+        return path
+    wanted = path.strip()
+    names = (name for record in own for name in record if isinstance(name, str) and name.strip() == wanted)
+    return next(names, wanted)
 
 
 def _decoded(value: Any) -> Any:

@@ -148,7 +148,7 @@ def suggested_map(kind: FileKind, record: Any, more: Sequence[Any] = ()) -> str 
     if kind == "corpus" and found["chunk_id"] in ("id", "_id", "doc_id"):
         del found["chunk_id"]  # known under that name
     order = [role for role in _NEEDED[kind] if role in found and found[role] != role]
-    return ",".join(f"{role}={found[role]}" for role in order) or None
+    return ",".join(f"{role}={found[role].strip()}" for role in order) or None
 
 
 def may_be_gold(record: Mapping[str, Any]) -> bool:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
+from karat.data.audit import Audit
 from karat.data.gold import Dataset, Gold
-from karat.data.hits import OPTIONAL_COLUMNS, Run
+from karat.data.hits import OPTIONAL_COLUMNS, Hits, Run
 from karat.data.ids import Ints
 from karat.errors import InputError, shorten
 from karat.files.safe_parquet import ParquetSource, UnreadableParquet
@@ -35,7 +36,8 @@ from karat.formats.records import (
 from karat.formats.run_log import RunLog
 from karat.formats.run_parts import SystemRecords
 from karat.formats.run_records import RunRecord
-from karat.formats.table_file import read_table, separator_of
+from karat.formats.run_steps import RunDecoder
+from karat.formats.table_file import read_table, separator_of, trimmed
 from karat.formats.table_gold import gold_from_frame
 from karat.formats.table_run import FrameRun
 
@@ -127,7 +129,8 @@ def first_fields(source: Source) -> dict[str, str]:
         separator = separator_of(source)
         lines = source.head.decode("utf-8", "replace").lstrip("\r\n").splitlines()
         rows = list(islice(csv.reader(lines, delimiter=separator), 2))
-        record = dict(zip(*rows, strict=False)) if len(rows) == 2 else dict.fromkeys(rows[0] if rows else (), "")
+        names = trimmed(rows[0]) if rows else []
+        record = dict(zip(names, rows[1], strict=False)) if len(rows) == 2 else dict.fromkeys(names, "")
     elif record is None:
         record = next(iter(sample(source)), {})
     found: dict[str, str] = {}
@@ -256,20 +259,35 @@ class MappedRun(RunLog):
         return MappedRun(self.label, records, self._system, hits, needed=needed, fields=self._fields)
 
     def _parts(self, columns: frozenset[str], lists: frozenset[str]) -> Iterator[SystemRecords]:
-        plain, decoder = RecordDecoder(AnyRecord), RecordDecoder(RunRecord)
+        plain, decoder = RecordDecoder(AnyRecord), RunDecoder(RunRecord)
         for batch in read_column_batches(self._records, plain):
             assert isinstance(batch.records, list)  # without named lists, no lines are read as columns
-            pairs = zip(batch.records, batch.lines, strict=True)
-            records = [
-                decode_record(decoder, self._fields.record_at(plain.extras(record), self.label, line), self.label, line)
-                for record, line in pairs
-            ]
-            yield SystemRecords(self.label, records, batch.lines, decoder.extra_names, places=batch.places)
+            records, refused = [], None
+            for record, line in zip(batch.records, batch.lines, strict=True):
+                made = self._fields.record_at(plain.extras(record), self.label, line)
+                try:
+                    records.append(decode_record(decoder, made, self.label, line))
+                except InputError as error:
+                    refused = error
+                    break
+            done = len(records)
+            places = None if batch.places is None else batch.places[:done]
+            if records:  # also before a bad line: one of these may be bad in another way, and is reported first
+                yield SystemRecords(self.label, records, batch.lines[:done], decoder.extra_names, places=places)
+            if refused is not None:
+                raise refused
 
     def _parts_at(self, places: Ints, columns: frozenset[str]) -> Iterator[SystemRecords]:
         lines = (msgspec.json.decode(line) for line in self._records.lines_at(places))
         entries = ((None, self._fields.record_at(record, self.label, None)) for record in lines)
-        return self._decoded(entries, RecordDecoder(RunRecord), places)
+        return self._decoded(entries, RunDecoder(RunRecord), places)
+
+    def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
+        try:
+            yield from super().slices(columns, audit, lists)
+        except InputError as error:
+            error.field = self._fields.own_name(error.field)
+            raise
 
     def opening(self) -> dict[str, Any]:
         return self._fields.record(super().opening())

@@ -162,6 +162,7 @@ def read_table(source: Source) -> pl.DataFrame:
             text = stream.read().lstrip(b"\r\n")
         source.note_parsed(len(text))
         frame = pl.read_csv(text, separator=separator_of(source), infer_schema_length=0, truncate_ragged_lines=False)
+        frame.columns = trimmed(frame.columns)
         return frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
     except UnreadableParquet as error:
         raise error.as_error("cannot read the table:", code="unreadable-table", label=source.label) from error
@@ -210,7 +211,17 @@ def rows_of(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
             raise InputError(what, code="bad-row", file=source.label, line=line)
         if header:
             yield line, dict(zip(header, fields, strict=False))
-        header = header or fields
+        header = header or trimmed(fields)
+
+
+def trimmed(header: list[str]) -> list[str]:
+    """Names of columns without the white space around them; as written where two would be the same.
+
+    >>> trimmed(["id", " question "]), trimmed(["id", " id"])
+    (['id', 'question'], ['id', ' id'])
+    """
+    names = [name.strip() for name in header]
+    return names if len(set(names)) == len(names) else header
 
 
 _NOT_UTF8 = "the line is not UTF-8 text"

@@ -162,12 +162,13 @@ def regression_reason(
     shared: bool = False,
 ) -> str:
     """Explain a change: `recall@5 dropped from 87% to 81% (−6 pp, limit −3): …`; `other`: not the usual baseline;
-    `shared`: it is measured on fewer queries than the candidate's value."""
+    `shared`: it is measured on fewer queries than the candidate's value, those of the baseline. The candidate may have
+    failed on some of them."""
     assert change.delta is not None
     assert change.baseline is not None
     assert change.candidate is not None
     against = "" if other is None else f" compared with {other}"
-    against += f" on the {counted(change.n)} that both have" if shared else ""
+    against += f" on the {counted(change.n)} that the baseline has" if shared else ""
     falls = change.delta < 0
     worse = falls == (metric.direction == "higher")
     if abs(change.delta) < 1e-12:

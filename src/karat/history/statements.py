@@ -403,7 +403,7 @@ def point_of(row: Any, metric: str, pins: list[Pin]) -> TrendPoint | None:
     return TrendPoint(
         run_id=run_id,
         saved_at=saved_at,
-        system=head.system,
+        system=head.system or head.run or "(unnamed)",  # as in the list of runs
         branch=head.branch,
         code_version=head.code_version,
         queries=queries,

@@ -48,6 +48,7 @@ from karat.history.texts import remove_unused
 from karat.results.kept_run import KeptRun, RunDocument, read_document, read_kept
 
 _T = TypeVar("_T")
+_NAMED = 20  # tags in an error
 _ATTEMPTS = 10  # for a transaction that collides with others
 _ID, _WHOLE_ID = re.compile(r"[0-9a-f]{4,64}"), re.compile(r"[0-9a-f]{64}")
 _PAGE, _MOST = 50, 500
@@ -203,7 +204,10 @@ class Store(Changes):
                 f"several runs begin with {reference}: {shown} …", code="ambiguous-run", hint="write more of the id"
             )
         if not ids:
-            names = [pin.name for pin in sql.all_pins(connection)]
+            tags = connection.execute(
+                f"SELECT DISTINCT tag FROM tags JOIN runs ON run_id = id WHERE {sql.LIVE} ORDER BY tag LIMIT {_NAMED}"
+            ).fetchall()
+            names = [*(pin.name for pin in sql.all_pins(connection)), *(tag for (tag,) in tags)]
             raise NotThere("run in the history", reference, names, hint="`karat history list` shows all runs")
         return str(ids[0][0])
 

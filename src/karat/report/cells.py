@@ -32,7 +32,7 @@ from karat.report.blocks import (
 )
 from karat.report.time_axis import moment
 from karat.results.differences import Difference
-from karat.results.numbers import difference, interval, p_value, points, with_interval, written
+from karat.results.numbers import difference, interval, listed, p_value, points, with_interval, written
 from karat.results.saved import SegmentRow
 from karat.results.summary import FEW, SummaryRow
 from karat.scoring.metrics.base import Relevance
@@ -160,8 +160,33 @@ def difference_table(found: Sequence[Difference], before: str, after: str, note:
         ]
         for d in found
     ]
-    shown = table(("metric", before, after, "difference", "p"), rows, note)
+    notes = [text for text in (note, _disagreement(found)) if text]
+    shown = table(("metric", before, after, "difference", "p"), rows, " ".join(notes) or None)
     return msgspec.structs.replace(shown, intervals="difference")
+
+
+_SMALL = 0.05
+
+
+def _disagreement(found: Sequence[Difference]) -> str | None:
+    """Says for which metrics interval and p lead to different conclusions, and why.
+
+    >>> _disagreement([Difference("mrr", 900, 0.5, 0.51, 0.01, low=-0.002, high=0.02, p=0.004)])[:45]
+    'mrr is unclear: only one of interval and p sh'
+    """
+    tested = [(d, d.low, d.high, d.p) for d in found if d.low is not None and d.high is not None and d.p is not None]
+    odd = [
+        d.metric
+        for d, low, high, p in tested
+        if (p <= _SMALL if low <= 0 <= high else not d.certain and p > _SMALL) and (d.delta or 0) != 0
+    ]
+    if not odd:
+        return None
+    return (
+        f"{listed(odd)} {'is' if len(odd) == 1 else 'are'} unclear: only one of interval and p shows a difference. The "
+        "interval also allows for rare queries that change more than any of these; p only asks how likely these "
+        "changes are if their directions are random."
+    )
 
 
 def _unit(name: str) -> str:

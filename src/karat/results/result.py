@@ -247,7 +247,8 @@ class Result(Presented, Bulk, frozen=True):
         """None for a result of Karat 0.1, which keeps no gold."""
         if not self.data.tables:
             return None
-        return Extremes(self.ceilings, cutoffs(self.gold, self.rows, self.rules))
+        longest = int(self.depths.max(initial=0))
+        return Extremes(self.ceilings, cutoffs(self.gold, self.rows, self.rules), longest)
 
     @cached_property
     def ceilings(self) -> Bounds:

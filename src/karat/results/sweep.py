@@ -12,6 +12,7 @@ from karat.data.attributes import segment_title
 from karat.data.ids import Floats, Ints
 from karat.data.saved import SavedOfSystem
 from karat.errors import ConfigError
+from karat.errors.spelling import spell
 from karat.results.analyses.base import Lacking
 from karat.results.numbers import counted
 from karat.results.saved import origin
@@ -98,7 +99,7 @@ def draw_sweep(result: Result, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
     measured = result.measure([*_names(ks)])
     before = result.provenance.get("k_raw")
     if isinstance(before, int) and before > depth:
-        notes.append(f"before reranking, the lists have {before} hits: use `--hits raw` to sweep over those.")
+        notes.append(spell(f"before reranking, the lists have {before} hits: use --hits raw to sweep over those."))
     groups = [(ALL, ALL, np.arange(len(result.rows)))]
     for by in result.segmented_by:
         groups += [(segment_title(result.gold, by), value, at) for value, at in result.groups(by)]

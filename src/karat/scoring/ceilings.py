@@ -117,6 +117,7 @@ class Extremes(msgspec.Struct, frozen=True, eq=False):
 
     ceilings: Bounds
     k: Ints  # cutoff of each query for metrics without their own
+    longest: int | None = None  # hits of the longest list: a system that returns three has no fourth place to fill
     rows: Ints | None = None  # only these queries
 
     def select(self, rows: Ints) -> Extremes:
@@ -129,6 +130,8 @@ class Extremes(msgspec.Struct, frozen=True, eq=False):
             high = (
                 self._here(self.k).astype(np.float64) if metric.k is None else np.broadcast_to(float(metric.k), count)
             )
+            if self.longest and metric.within_list:
+                high = np.minimum(high, float(self.longest))
         elif str(metric) in self.ceilings:
             best = self._here(self.ceilings[str(metric)])
             if metric.direction == "higher":

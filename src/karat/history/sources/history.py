@@ -19,4 +19,5 @@ class History(SavedSource):
         with open_store() as store:
             run_id = store.find(reference)
             saved = store.kept(run_id).saved()
-        return msgspec.structs.replace(saved, run=f"{self.name}:{short(run_id)}")
+        # A system without a name is called by its file, as in the list of runs.
+        return msgspec.structs.replace(saved, system=saved.system or saved.run, run=f"{self.name}:{short(run_id)}")

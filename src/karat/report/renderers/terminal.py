@@ -67,7 +67,10 @@ def clean(text: str) -> str:
 
 
 def _text(text: str, width: int, style: Style = "plain") -> Lines:
-    return ((line, style) for line in wrapped(clean(text), width))
+    # A hint ends in a command to paste, so it stays on one line; the terminal folds it.
+    prose, hint, command = clean(text).partition("\nhint: ")
+    lines = [*wrapped(prose, width), *(f"hint: {command}".split("\n") if hint else ())]
+    return ((line, style) for line in lines)
 
 
 def _section(section: Section, width: int) -> Lines:

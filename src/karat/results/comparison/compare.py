@@ -333,8 +333,10 @@ def _shared_queries(first: Result, other: Result, notes: list[str]) -> tuple[Int
     lacking = sum(query in places for query in first.missing)  # reported elsewhere
     left, right = (len(side.queries) - len(shared) - lacking for side in (first, other))
     if left or right:
+        failed = sum(first.queries[i] in other.missing for i, _ in shared)
+        which = f"of the baseline ({failed:,} of them failed in the candidate)" if failed else "that both have"
         notes.append(
-            f"compared on the {len(shared):,} queries that both have; "
+            f"compared on the {len(shared):,} queries {which}; "
             f"only in the baseline: {left:,}, only in the candidate: {right:,}."
         )
     at, of = (np.array(column, np.int64) for column in zip(*shared, strict=True))

@@ -46,6 +46,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     aggregate: ClassVar[float | None] = None  # None: the mean over queries; else this quantile
     by_grades: ClassVar[bool] = False  # whether its ceiling depends on nothing but the grades and cutoff of a query
     counts_places: ClassVar[bool] = False  # its value is a number of places: at most k
+    within_list: ClassVar[bool] = False  # that number depends on the length of the lists, and does not measure it
     unit: ClassVar[str] = ""
     # What its value depends on: matching ids of hits and gold, and hits in the right order.
     rests_on: ClassVar[frozenset[Basis]] = frozenset({"order"})

@@ -37,6 +37,7 @@ class DistinctDocs(Metric, frozen=True, kw_only=True):
     name = "distinct_docs"
     range: ClassVar[tuple[float, float]] = (0.0, float("inf"))
     counts_places = True
+    within_list = True
     cutoff: ClassVar[CutoffUse] = "required"
     uses_hits = True
     aliases: ClassVar[dict[str, str]] = {"distinct-docs": "distinct_docs"}

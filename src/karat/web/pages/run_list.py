@@ -218,7 +218,7 @@ def _systems(
             shown = {"spark": sparkline(values), "text": written(values[-1], unit), "link": trend} if values else None
             cells.append(shown)
         to = link("/runs", request, system=system, after=None)
-        found.append({"name": system, "link": to, "cells": cells, "branch": branch})
+        found.append({"name": system or "(unnamed)", "link": to, "cells": cells, "branch": branch})
     return found
 
 
