@@ -21,6 +21,7 @@ from karat.results.kept_run import DOCUMENT
 
 _ABANDONED = 3600.0  # seconds until a file without a row can be removed
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_LOOKS = 3  # for a file whose run may be saved again at this moment
 
 
 class FolderStore(Store):
@@ -52,13 +53,14 @@ class FolderStore(Store):
 
     def source(self, run_id: str) -> Path:
         path = self._path(run_id)
-        there = path.is_file()
-        if not self._has(run_id):
-            raise gone(run_id)
-        if not there:
-            what = f"the file of the run {short(run_id)} is missing"
-            raise StoreError(what, code="lost-run", file=str(path), hint="karat history check")
-        return path
+        for _ in range(_LOOKS):
+            there = path.is_file()
+            if not self._has(run_id):
+                raise gone(run_id)
+            if there:
+                return path
+        what = f"the file of the run {short(run_id)} is missing"
+        raise StoreError(what, code="lost-run", file=str(path), hint="karat history check")
 
     def _document(self, run_id: str) -> str:
         path = self.source(run_id)
