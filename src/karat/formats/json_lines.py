@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from karat.data.ids import LONGEST, Bools, Floats, Hashes, Ints, first_equal
-from karat.data.packed_ids import joined_pieces, packed_pieces, same_packed
+from karat.data.packed_ids import WORD, Packed, joined_pieces, packed_pieces, same_packed
 from karat.files.decode_errors import DECODE_ERRORS
 from karat.files.native import native
 
@@ -28,7 +28,7 @@ _LOOKED_AT, _SPARE, _LEAST = 1 << 16, 1.25, 1 << 10  # for a guess how many line
 _KINDS = {"text?": 0, "number?": 1, "whole?": 2, "other": 3, "noted": 4, "number": 1 | 16}
 _VALUE, _SKIP, _LIST, _LIST_OR_NULL = range(4)
 _PLAIN_TEXT, _DIFFERENT, _LACKING = 1, 16, 8
-_UNKNOWN, _FULL, _MANY = -2, -3, -5
+_UNKNOWN, _FULL, _WIDE, _MANY = -2, -3, -4, -5
 _STAGES = 8  # names in an object of numbers, at most
 _SAMPLE, _FEW = 128, 4  # texts are few if a field has fewer than one in four that are different
 
@@ -164,7 +164,8 @@ class _Asked(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("column_names", "column_ends", "column_kinds")),
         *((name, ctypes.c_int64) for name in ("columns", "bare", "line_room", "item_room", "odd_room")),
         *((name, ctypes.c_void_p) for name in ("starts", "firsts", "after", "counts", "found", "numbers")),
-        *((name, ctypes.c_void_p) for name in ("item_firsts", "item_sizes", "present", "longest", "items", "odd")),
+        *((name, ctypes.c_void_p) for name in ("item_firsts", "item_sizes", "widths", "packed", "hashes")),
+        *((name, ctypes.c_void_p) for name in ("present", "longest", "items", "odd")),
         ("map", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("stages", "stage_names")),
         *((name, ctypes.c_int64) for name in ("stage_count", "odd_count", "stopped", "noted")),
@@ -181,6 +182,32 @@ class _Names:
         self.kinds = np.array(list(kinds.values()), np.int8)
 
 
+class _Packing:
+    """Room for the ids of a block that the native reader packs: those of columns that earlier blocks had. Of others it
+    notes where they are."""
+
+    def __init__(self, lists: int, columns: int) -> None:
+        self.widths = np.zeros((lists, columns), np.int64)  # bytes of an id; 0: not packed
+
+    def make(self, items: int) -> None:
+        """New arrays: those of the last block are in use."""
+        self.arrays: dict[tuple[int, int], tuple[Packed, Hashes]] = {}
+        self.packed, self.hashes = np.zeros(self.widths.shape, np.uintp), np.zeros(self.widths.shape, np.uintp)
+        for place in map(tuple, np.argwhere(self.widths).tolist()):
+            made = np.empty(items, f"S{self.widths[place]}"), np.empty(items, np.uint64)
+            self.arrays[place] = made
+            self.packed[place], self.hashes[place] = made[0].ctypes.data, made[1].ctypes.data
+
+    def widen(self, longest: Ints) -> None:
+        """After a block with a longer id."""
+        wider = (self.widths > 0) & (longest > self.widths)
+        self.widths[wider] = np.where(longest[wider] > LONGEST, 0, _whole_words(longest[wider]))
+
+
+def _whole_words(sizes: Any) -> Any:
+    return np.maximum(-(-sizes // WORD), 1) * WORD
+
+
 class _Room:
     """Arrays that the native reader fills, reused for the next block."""
 
@@ -194,7 +221,6 @@ class _Room:
         self.firsts, self.after = np.empty((fields, lines), np.int64), np.empty((fields, lines), np.int64)
         self.counts = np.empty((lists, lines), np.int64)
         self.found = np.empty(fields, np.uint8)
-        self.numbers = np.empty((lists, columns, items), np.float64)
         self.item_firsts = np.empty((lists, columns, items), np.uint32)
         self.item_sizes = np.empty((lists, columns, items), np.uint32)
         self.present, self.longest = np.empty((lists, columns), np.int64), np.empty((lists, columns), np.int64)
@@ -219,6 +245,7 @@ class LineReader:
         self._map = self._names.index(lists.numbers) if lists.numbers in kinds else -1
         self._takes_text = {name: _takes_text(decoder) for name, decoder in decoders.items()}
         self._room = _Room()
+        self._packing = _Packing(len(self._lists), len(self._columns))
         self._line_room = self._item_room = 0
 
     @staticmethod
@@ -247,6 +274,8 @@ class LineReader:
                 self._item_room *= 2  # this ends: an object takes more than a byte, and so does a line
             elif lines == _MANY:
                 self._line_room *= 2
+            elif lines == _WIDE:
+                self._packing.widen(self._room.longest)  # this ends too: an id that is too long is not packed
             else:
                 return lines, asked
 
@@ -259,8 +288,10 @@ class LineReader:
         self._item_room = int(times * block.count(b"{", 0, looked_at)) + _LEAST
 
     def _asked(self) -> _Asked:
-        room, fields, items = self._room, self._fields, self._items
+        room, fields, items, packing = self._room, self._fields, self._items, self._packing
         room.make(len(self._names), len(self._lists), len(self._columns), self._line_room, self._item_room)
+        packing.make(self._item_room)
+        self._item_numbers = np.empty((len(self._lists), len(self._columns), self._item_room), np.float64)
         return _Asked(
             names=fields.joined.ctypes.data,
             ends=fields.ends.ctypes.data,
@@ -275,6 +306,10 @@ class LineReader:
             line_room=self._line_room,
             item_room=self._item_room,
             odd_room=self._item_room,
+            numbers=self._item_numbers.ctypes.data,
+            widths=packing.widths.ctypes.data,
+            packed=packing.packed.ctypes.data,
+            hashes=packing.hashes.ctypes.data,
             **{name: array.ctypes.data for name, array in room.arrays()},
         )
 
@@ -334,15 +369,20 @@ class LineReader:
             if not present:
                 continue
             if kind != "text?":
-                values[name] = room.numbers[number, at, :size].copy()
+                values[name] = self._item_numbers[number, at, :size]
                 if not _read_odd(values[name], block, odd[(odd[:, 0] == number) & (odd[:, 1] == at)]):
                     return None
                 continue
             if (present < size and not named) or room.longest[number, at] > LONGEST:
                 return None
             named = True
+            if (number, at) in self._packing.arrays:
+                packed, hashes = self._packing.arrays[number, at]
+                values[name], hashed[name] = packed[:size], hashes[:size]
+                continue
             spans = room.item_firsts[number, at, :size], room.item_sizes[number, at, :size]
             values[name], hashed[name] = packed_pieces(block, *spans, int(room.longest[number, at]))
+            self._packing.widths[number, at] = values[name].itemsize
         return values
 
 

@@ -1,5 +1,6 @@
 /* Reads blocks of JSON Lines into plain arrays. */
 
+#include "hash.h"
 #include "text.h"
 
 #ifndef KARAT_SOURCE
@@ -15,7 +16,7 @@ enum { PLAIN_TEXT = 1, ESCAPED_TEXT = 2, OTHER_VALUE = 4, LACKING = 8, DIFFERENT
 
 enum { MAX_FIELDS = 256, MAX_COLUMNS = 16, MAX_LISTS = 4, MAX_PLACES = 64, MAX_DEPTH = 64, MAX_STAGES = 8 };
 
-int64_t karat_abi(void) { return 6; }
+int64_t karat_abi(void) { return 7; }
 int64_t karat_source(void) { return KARAT_SOURCE; }
 
 /* ---- values ---- */
@@ -128,27 +129,35 @@ enum { MAX_VALUES = 24, GAP_SIZE = 32 };
 enum { NO_COLUMN = -1 };
 
 typedef struct {
+    uint8_t gap[GAP_SIZE]; /* what is before the value */
+    uint32_t compared;     /* a bit for each byte of the gap */
+    int size;              /* of the gap */
     int column; /* NO_COLUMN: not wanted */
     int is_text, whole;
     int guess; /* the length of the last text */
-    double *numbers;
-    uint32_t *firsts, *sizes; /* where it goes; NULL: nowhere */
+    int width; /* bytes of a packed text */
+    double *numbers; /* where it goes; NULL: nowhere. An id has `firsts`, and `packed` if it is packed. */
+    uint32_t *firsts, *sizes;
+    uint8_t *packed;
+    uint64_t *hashes;
 } value_t;
 
 typedef struct {
-    int count; /* values, between count + 1 gaps; -1: no such object is known */
-    value_t values[MAX_VALUES];
-    int sizes[MAX_VALUES + 1];
-    uint8_t gaps[MAX_VALUES + 1][GAP_SIZE];
+    int count; /* values, between count + 1 gaps, the last of which is that of a value that is none; -1: none is known */
+    value_t values[MAX_VALUES + 1];
     int lacking; /* columns that other objects of the list have */
     int lacked[MAX_COLUMNS];
 } shape_t;
 
-/* The columns of one list: column c of object i is numbers[c * room + i], or the span firsts / sizes[c * room + i]. */
+/* The columns of one list: column c of object i is numbers[c * room + i], or the span firsts / sizes[c * room + i], or, if
+   widths[c] is not 0, the bytes from packed[c] + i * widths[c] on and hashes[c][i]. */
 typedef struct {
     int64_t count, room;
     double *numbers;
     uint32_t *firsts, *sizes;
+    const int64_t *widths;
+    uint8_t *const *packed;
+    uint64_t *const *hashes;
     int64_t *present, *longest; /* by column */
     shape_t shape;
     int64_t alike; /* objects of this shape that `present` does not count yet */
@@ -171,28 +180,36 @@ typedef struct {
     int64_t noted; /* whether an object has a field that is only noted */
 } items_t;
 
-static void put_text(items_t *items, list_t *list, int column, at_t first, at_t end) {
-    int64_t size = end - first;
-    list->firsts[column * list->room + list->count] = (uint32_t)(first - items->text);
-    list->sizes[column * list->room + list->count] = (uint32_t)size;
+/* Whether there is room for it. */
+static int put_text(items_t *items, list_t *list, int column, at_t first, at_t end) {
+    int64_t size = end - first, row = list->count, width = list->widths[column];
     list->present[column]++;
     if (size > list->longest[column]) list->longest[column] = size;
+    if (!width) {
+        list->firsts[column * list->room + row] = (uint32_t)(first - items->text);
+        list->sizes[column * list->room + row] = (uint32_t)size;
+    } else {
+        if (size > width) return 0;
+        list->hashes[column][row] = pack_piece(first, size, items->end, width, list->packed[column] + row * width);
+    }
+    return 1;
 }
 
 /* A text without escapes, or a whole number as it is written. */
-static at_t read_id(items_t *items, list_t *list, int column, at_t p) {
-    if (p == items->end) return NULL;
+static int64_t read_id(items_t *items, list_t *list, int column, at_t *where) {
+    at_t p = *where;
+    if (p == items->end) return ODD;
     if (*p == '"') {
         at_t close = text_end(p + 1, items->end);
-        if (close == items->end || *close != '"') return NULL;
-        put_text(items, list, column, p + 1, close);
-        return close + 1;
+        if (close == items->end || *close != '"') return ODD;
+        *where = close + 1;
+        return put_text(items, list, column, p + 1, close) ? 0 : WIDE;
     }
     number_t number;
     at_t after = read_number(p, items->end, &number);
-    if (!after || number.fraction || number.digits > 18 || !number.exact) return NULL;
-    put_text(items, list, column, p, after);
-    return after;
+    if (!after || number.fraction || number.digits > 18 || !number.exact) return ODD;
+    *where = after;
+    return put_text(items, list, column, p, after) ? 0 : WIDE;
 }
 
 /* The value of a wanted field at p. `given`: whether there is one, and not null. */
@@ -211,7 +228,8 @@ static int64_t read_wanted(items_t *items, list_t *list, int which, int column, 
         *given = 0;
         if ((items->kinds[column] & NEVER_NULL) || !(p = skip_word(p, items->end, "null"))) return ODD;
     } else if (kind == TEXT) {
-        if (!(p = read_id(items, list, column, p))) return ODD;
+        int64_t code = read_id(items, list, column, &p);
+        if (code) return code;
     } else {
         number_t number;
         at_t first = p;
@@ -248,18 +266,28 @@ static void put_value(draft_t *draft, int column, at_t first, at_t end) {
     draft->ends[draft->count++] = end - is_text;
 }
 
-static value_t value_of(const items_t *items, list_t *list, int column, int is_text) {
-    value_t value = {.column = column, .is_text = is_text};
-    if (column == NO_COLUMN) return value;
+static void put_gap(value_t *value, at_t from, int64_t size) {
+    memcpy(value->gap, from, (size_t)size);
+    value->size = (int)size;
+    value->compared = size < 32 ? (1u << size) - 1 : ~0u;
+}
+
+/* Where a value goes that is not its gap. */
+static void put_action(const items_t *items, list_t *list, value_t *value, int column, int is_text) {
+    value->column = column;
+    value->is_text = is_text;
+    if (column == NO_COLUMN) return;
     int kind = items->kinds[column] & ~NEVER_NULL;
-    value.whole = kind != NUMBER;
-    if (kind == TEXT) {
-        value.firsts = list->firsts + column * list->room;
-        value.sizes = list->sizes + column * list->room;
-    } else {
-        value.numbers = list->numbers + column * list->room;
+    value->whole = kind != NUMBER;
+    if (kind != TEXT) {
+        value->numbers = list->numbers + column * list->room;
+        return;
     }
-    return value;
+    value->firsts = list->firsts + column * list->room;
+    value->sizes = list->sizes + column * list->room;
+    value->width = (int)list->widths[column];
+    value->packed = value->width ? list->packed[column] : NULL;
+    value->hashes = list->hashes[column];
 }
 
 /* Remember the shape of an object that ends at `end`. */
@@ -268,14 +296,13 @@ static void put_shape(const items_t *items, list_t *list, const draft_t *draft, 
     at_t from = draft->from;
     shape->count = -1;
     for (int i = 0; i <= draft->count; i++) {
-        at_t stop = i < draft->count ? draft->starts[i] : end;
-        int64_t size = stop - from;
+        int64_t size = (i < draft->count ? draft->starts[i] : end) - from;
         if (size > GAP_SIZE) return;
-        shape->sizes[i] = (int)size;
-        memset(shape->gaps[i], 0, GAP_SIZE);
-        memcpy(shape->gaps[i], from, (size_t)size);
+        value_t *value = shape->values + i;
+        memset(value, 0, sizeof *value);
+        put_gap(value, from, size);
         if (i == draft->count) break;
-        shape->values[i] = value_of(items, list, draft->columns[i], draft->is_text[i]);
+        put_action(items, list, value, draft->columns[i], draft->is_text[i]);
         from = draft->ends[i];
     }
     shape->count = draft->count;
@@ -284,33 +311,31 @@ static void put_shape(const items_t *items, list_t *list, const draft_t *draft, 
         if (!(given >> column & 1) && list->present[column]) shape->lacked[shape->lacking++] = column;
 }
 
-/* Whether the gap is at p, of which GAP_SIZE bytes can be read. */
-static inline int is_gap(at_t p, const shape_t *shape, int gap) {
-    int size = shape->sizes[gap];
+/* Whether the gap of a value is at p, of which GAP_SIZE bytes can be read. */
+static ALWAYS int is_gap(at_t p, const value_t *value) {
 #if defined(__SSE2__)
-    const uint8_t *wanted = shape->gaps[gap];
-    __m128i first = _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)p), _mm_loadu_si128((const __m128i *)wanted));
-    uint32_t differ = ~(uint32_t)_mm_movemask_epi8(first) & 0xFFFF;
-    if (size > 16) {
-        __m128i second = _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)(p + 16)), _mm_loadu_si128((const __m128i *)(wanted + 16)));
-        differ |= ~(uint32_t)_mm_movemask_epi8(second) << 16;
-    }
-    return !(differ << (GAP_SIZE - 1 - (size - 1)));
+    __m128i first = _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)p), _mm_loadu_si128((const __m128i *)value->gap));
+    __m128i second = _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)(p + 16)), _mm_loadu_si128((const __m128i *)(value->gap + 16)));
+    uint32_t same = (uint32_t)_mm_movemask_epi8(first) | (uint32_t)_mm_movemask_epi8(second) << 16;
+    return !(value->compared & ~same);
 #else
-    return !memcmp(p, shape->gaps[gap], (size_t)size);
+    return !memcmp(p, value->gap, (size_t)value->size);
 #endif
 }
 
 static inline void put_missing(items_t *items, list_t *list, int column, int64_t first, int64_t end) {
-    int64_t at = column * list->room;
-    if ((items->kinds[column] & ~NEVER_NULL) == TEXT)
+    int64_t at = column * list->room, width = list->widths[column];
+    if ((items->kinds[column] & ~NEVER_NULL) == TEXT && width) {
+        memset(list->packed[column] + first * width, 0, (size_t)((end - first) * width));
+        memset(list->hashes[column] + first, 0, (size_t)(end - first) * sizeof(uint64_t)); /* the hash of an empty id */
+    } else if ((items->kinds[column] & ~NEVER_NULL) == TEXT)
         for (int64_t i = first; i < end; i++) list->firsts[at + i] = list->sizes[at + i] = 0;
     else
         for (int64_t i = first; i < end; i++) list->numbers[at + i] = NAN;
 }
 
 /* Where the text at p ends, of which 16 bytes can be read. `guess`: the length of the last one. */
-static inline at_t text_end_near(at_t p, at_t end, int *guess) {
+static ALWAYS at_t text_end_near(at_t p, at_t end, int *guess) {
 #if defined(__SSE2__)
     const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(0x1F);
     __m128i x = _mm_loadu_si128((const __m128i *)p);
@@ -327,34 +352,44 @@ static inline at_t text_end_near(at_t p, at_t end, int *guess) {
 }
 
 /* Behind an object at p of the same shape as the last one; NULL where it has another. */
-static inline at_t read_alike(items_t *items, list_t *list, at_t p) {
+static ALWAYS at_t read_alike(items_t *items, list_t *list, at_t p) {
     shape_t *shape = &list->shape;
-    at_t end = items->end;
+    at_t end = items->end, first;
     int64_t row = list->count;
-    for (int i = 0;; i++) {
-        if (end - p < NEAR || !is_gap(p, shape, i)) return NULL;
-        p += shape->sizes[i];
-        if (i == shape->count) break;
-        value_t *value = shape->values + i;
-        at_t first = p;
-        if (value->is_text) {
-            p = text_end_near(p, end, &value->guess);
-            if (value->column == NO_COLUMN && p < end && *p == '\\') {
-                int escaped = 0;
-                if (!(p = skip_text(p, end, &escaped))) return NULL;
-                p--;
+    value_t *value = shape->values, *last = value + shape->count;
+    for (;; value++) {
+        if (end - p < NEAR || !is_gap(p, value)) return NULL;
+        first = p += value->size;
+        if (value == last) break;
+        if (!value->is_text) {
+            double found;
+            int fraction;
+            p = quick_number(first, &found, &fraction);
+            if (!p) {
+                number_t number = {.exact = 1};
+                p = short_number(first, &number.value, &number.fraction);
+                if (!p) p = read_number(first, end, &number);
+                if (!p || !number.exact || (value->whole && p - first > 15)) return NULL;
+                found = number.value;
+                fraction = number.fraction;
             }
+            if (value->whole && fraction) return NULL;
+            if (value->numbers) value->numbers[row] = found;
+            if (!value->firsts) continue;
         } else {
-            number_t number = {.exact = 1};
-            p = short_number(first, &number.value, &number.fraction);
-            if (!p) p = read_number(first, end, &number);
-            if (!p || !number.exact || (value->whole && (number.fraction || p - first > 15))) return NULL;
-            if (value->numbers) value->numbers[row] = number.value;
+            p = text_end_near(p, end, &value->guess);
         }
-        if (value->firsts) {
+        if (value->packed) {
+            if (p - first > value->width) return NULL;
+            value->hashes[row] = pack_piece(first, p - first, end, value->width, value->packed + row * value->width);
+        } else if (value->firsts) {
             value->firsts[row] = (uint32_t)(first - items->text);
             value->sizes[row] = (uint32_t)(p - first);
             if (p - first > list->longest[value->column]) list->longest[value->column] = p - first;
+        } else if (p < end && *p == '\\') {
+            int escaped = 0;
+            if (!(p = skip_text(p, end, &escaped))) return NULL;
+            p--;
         }
     }
     for (int i = 0; i < shape->lacking; i++) put_missing(items, list, shape->lacked[i], row, row + 1);
@@ -406,7 +441,7 @@ static int64_t read_object(items_t *items, list_t *list, int which, at_t *where,
     return 0;
 }
 
-static int64_t read_list(items_t *items, list_t *list, int which, at_t *where) {
+static ALWAYS int64_t read_list(items_t *items, list_t *list, int which, at_t *where) {
     at_t p = blank(*where + 1, items->end), end = items->end;
     int64_t before[MAX_COLUMNS];
     if (p < end && *p == ']') {
@@ -428,7 +463,8 @@ static int64_t read_list(items_t *items, list_t *list, int which, at_t *where) {
             if (*p == '{') {
                 if ((code = read_object(items, list, which, &p, &given, &draft))) return code;
             } else {
-                if (items->bare < 0 || !(p = read_id(items, list, items->bare, p))) return ODD;
+                if (items->bare < 0) return ODD;
+                if ((code = read_id(items, list, items->bare, &p))) return code;
                 given = 1u << items->bare;
             }
             for (int column = 0; column < items->keys.count; column++) { /* columns that no object has are not filled */
@@ -469,6 +505,9 @@ typedef struct {
     /* By list, column and object. */
     double *numbers;
     uint32_t *item_firsts, *item_sizes;
+    const int64_t *widths; /* by list and column: bytes of a packed text, 0 where its span is wanted */
+    uint8_t *const *packed;
+    uint64_t *const *hashes;
     int64_t *present, *longest, *items; /* the last by list */
     int64_t *odd;
     /* One field can be an object of numbers: by name and line, NaN where there is none; where each name begins and ends. */
@@ -486,29 +525,37 @@ static at_t read_stages(lines_t *asked, at_t text, at_t p, at_t end, int64_t lin
     uint32_t named = 0;
     p = blank(p + 1, end);
     if (p < end && *p == '}') return p + 1;
-    for (;;) {
+    for (int64_t place = 0;; place++) {
         number_t number = {.value = NAN, .exact = 1};
         if (p == end || *p++ != '"') return NULL;
-        at_t close = text_end(p, end);
-        if (close == end || *close != '"') return NULL;
-        int64_t stage = 0, size = close - p;
-        for (; stage < asked->stage_count; stage++) {
-            const int64_t *name = asked->stage_names + 2 * stage;
-            if (name[1] - name[0] == size && !memcmp(text + name[0], p, (size_t)size)) break;
+        int64_t stage = place, size = 0;
+        if (stage < asked->stage_count) size = asked->stage_names[2 * stage + 1] - asked->stage_names[2 * stage];
+        /* Mostly the names are in the same order as before. */
+        if (stage >= asked->stage_count || end - p <= size || p[size] != '"' ||
+            memcmp(text + asked->stage_names[2 * stage], p, (size_t)size)) {
+            at_t close = text_end(p, end);
+            if (close == end || *close != '"') return NULL;
+            size = close - p;
+            for (stage = 0; stage < asked->stage_count; stage++) {
+                const int64_t *name = asked->stage_names + 2 * stage;
+                if (name[1] - name[0] == size && !memcmp(text + name[0], p, (size_t)size)) break;
+            }
         }
         if (stage == MAX_STAGES || (named >> stage & 1)) return NULL;
         named |= 1u << stage;
         if (stage == asked->stage_count) {
             asked->stage_names[2 * stage] = p - text;
-            asked->stage_names[2 * stage + 1] = close - text;
+            asked->stage_names[2 * stage + 1] = p + size - text;
             for (int64_t i = 0; i < line; i++) asked->stages[stage * asked->line_room + i] = NAN;
             asked->stage_count++;
         }
-        p = blank(close + 1, end);
+        p = blank(p + size + 1, end);
         if (p == end || *p != ':') return NULL;
         p = blank(p + 1, end);
         if (p == end) return NULL;
-        p = *p == 'n' ? skip_word(p, end, "null") : read_number(p, end, &number);
+        at_t after = end - p >= NEAR ? quick_number(p, &number.value, &number.fraction) : NULL;
+        if (after && *after != ',' && *after != '}') after = NULL;
+        p = after ? after : *p == 'n' ? skip_word(p, end, "null") : read_number(p, end, &number);
         if (!p || !number.exact) return NULL;
         asked->stages[stage * asked->line_room + line] = number.value;
         p = blank(p, end);
@@ -521,8 +568,7 @@ static at_t read_stages(lines_t *asked, at_t text, at_t p, at_t end, int64_t lin
 
 static int ends_value(uint8_t c) { return c == ',' || c == '}' || c == ' ' || c == '\t' || c == '\r'; }
 
-/* How many lines there are, or why they are not read. */
-int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
+static ALWAYS int64_t read_lines(at_t text, int64_t size, lines_t *asked) {
     if (size < 0 || size >= INT32_MAX || asked->fields > MAX_FIELDS || asked->columns > MAX_COLUMNS) return ODD;
     at_t p = text, end = text + size;
     asked->odd_count = asked->stopped = asked->stage_count = 0;
@@ -537,6 +583,8 @@ int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
                      .odd_room = asked->odd_room};
     list_t lists[MAX_LISTS];
     int list_of[MAX_FIELDS], list_count = 0;
+    int order[MAX_PLACES], places = -1;    /* which fields the last line had */
+    int absent[MAX_FIELDS], absences = 0; /* which of the others must be marked as missing */
     int64_t seen[MAX_FIELDS], room = asked->line_room, line = 0;
     for (int i = 0; i < asked->fields; i++) {
         seen[i] = -1;
@@ -550,6 +598,9 @@ int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
                                          .numbers = asked->numbers + before * asked->item_room,
                                          .firsts = asked->item_firsts + before * asked->item_room,
                                          .sizes = asked->item_sizes + before * asked->item_room,
+                                         .widths = asked->widths + before,
+                                         .packed = asked->packed + before,
+                                         .hashes = asked->hashes + before,
                                          .present = asked->present + before,
                                          .longest = asked->longest + before,
                                          .shape = {.count = -1}};
@@ -564,13 +615,16 @@ int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
         p = blank(p, end);
         if (p == end || *p != '{') return ODD;
         p = blank(p + 1, end);
+        int place = 0, same = 1;
         if (p < end && *p == '}') p++;
-        else for (int place = 0;; place++) {
+        else for (;; place++) {
             int field;
             if (!(p = read_key(&keys, place, p, end, &field))) return ODD;
             if (field < 0) return UNKNOWN;
             if (seen[field] == line) return ODD; /* twice */
             seen[field] = line;
+            same &= place < places && order[place] == field;
+            if (place < MAX_PLACES) order[place] = field;
             p = blank(p, end);
             if (p == end || *p != ':') return ODD;
             p = blank(p + 1, end);
@@ -620,18 +674,24 @@ int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
             }
             p = blank(p, end);
             if (p == end) return ODD;
-            if (*p == '}') { p++; break; }
+            if (*p == '}') { p++; place++; break; }
             if (*p != ',') return ODD;
             p = blank(p + 1, end);
         }
-        for (int field = 0; field < asked->fields; field++) {
-            if (seen[field] == line || asked->kinds[field] == SKIP) continue;
-            if (asked->kinds[field] == LIST) return ODD;
-            if (list_of[field] >= 0) asked->counts[list_of[field] * room + line] = -1;
-            else {
-                if (asked->found[field] & ~LACKING) asked->firsts[field * room + line] = asked->after[field * room + line] = -1;
-                asked->found[field] |= LACKING;
+        if (!same || place != places) {
+            places = place <= MAX_PLACES ? place : -1;
+            absences = 0;
+            for (int field = 0; field < asked->fields; field++) {
+                if (seen[field] == line || asked->kinds[field] == SKIP) continue;
+                if (asked->kinds[field] == LIST) return ODD;
+                if (list_of[field] >= 0 || (asked->found[field] & ~LACKING)) absent[absences++] = field;
+                if (list_of[field] < 0) asked->found[field] |= LACKING;
             }
+        }
+        for (int i = 0; i < absences; i++) {
+            int field = absent[i];
+            if (list_of[field] >= 0) asked->counts[list_of[field] * room + line] = -1;
+            else asked->firsts[field * room + line] = asked->after[field * room + line] = -1;
         }
         p = blank(p, end);
         if (p < end && *p++ != '\n') return ODD;
@@ -643,4 +703,11 @@ int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
     asked->odd_count = items.odd_count;
     asked->noted = items.noted;
     return line;
+}
+
+FAST static int64_t read_lines_fast(at_t text, int64_t size, lines_t *asked) { return read_lines(text, size, asked); }
+
+/* How many lines there are, or why they are not read. */
+int64_t karat_lines(at_t text, int64_t size, lines_t *asked) {
+    return is_fast() ? read_lines_fast(text, size, asked) : read_lines(text, size, asked);
 }

@@ -18,6 +18,25 @@
 #include <emmintrin.h>
 #endif
 
+#if defined(__GNUC__)
+#define ALWAYS inline __attribute__((always_inline))
+#else
+#define ALWAYS inline
+#endif
+
+/* Functions with this may be compiled a second time for most processors since 2013. */
+#if defined(__x86_64__) && defined(__GNUC__)
+#define FAST __attribute__((target("avx2,bmi,bmi2")))
+
+static inline int is_fast(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+}
+#else
+#define FAST
+
+static inline int is_fast(void) { return 0; }
+#endif
+
 typedef const uint8_t *at_t;
 
 /* Why a block is not read. */
@@ -155,6 +174,31 @@ static inline int short_digits(at_t p, uint64_t *value) {
     int count = other ? lowest_bit(other) >> 3 : 8;
     *value = count ? digits_of(word << (64 - 8 * count)) : 0;
     return count;
+}
+
+/* A number of up to seven bytes, digits and perhaps a point between them, of which eight bytes can be read; NULL for any
+   other. An exponent is not looked for: what follows must be checked. */
+static ALWAYS at_t quick_number(at_t p, double *value, int *fraction) {
+    const uint64_t sixes = 0x0606060606060606ull, high = 0xF0F0F0F0F0F0F0F0ull;
+    uint64_t word, other;
+    memcpy(&word, p, 8);
+    word ^= 0x3030303030303030ull; /* a digit is now its value */
+    other = (word | (word + sixes)) & high;
+    int point = other ? lowest_bit(other) & 56 : 0, stop = point;
+    if (!point || (point > 8 && !(word & 0xFF)) || FLT_EVAL_METHOD != 0) return NULL;
+    *fraction = (word >> point & 0xFF) == ('.' ^ '0');
+    if (!*fraction) {
+        *value = (double)(int64_t)digits_of(word << (64 - point));
+        return p + (stop >> 3);
+    }
+    word ^= (uint64_t)('.' ^ '0') << point;
+    other = (word | (word + sixes)) & high;
+    if (!other) return NULL;
+    stop = lowest_bit(other) & 56;
+    if (stop < point + 16) return NULL;
+    uint64_t before = word & ((1ull << point) - 1);
+    *value = (double)(int64_t)digits_of((word + (before << 8) - before) << (64 - stop)) / TENS[(stop - point) / 8 - 1];
+    return p + (stop >> 3);
 }
 
 /* A number with at most seven digits before and after its point, of which 24 bytes can be read; NULL for any other. */

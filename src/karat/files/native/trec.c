@@ -39,12 +39,6 @@ static int split(at_t p, at_t end, at_t *first, at_t *after, at_t *next) {
 
 /* ---- many lines at once ---- */
 
-#if defined(__GNUC__)
-#define ALWAYS inline __attribute__((always_inline))
-#else
-#define ALWAYS inline
-#endif
-
 enum { SEEN = 4096, LONG = 57, AHEAD = 112 }; /* bytes looked at together, of a line, and that must be left for one */
 
 /* A bit for each of the next bytes. */
@@ -192,18 +186,9 @@ static ALWAYS void read_plain(seen_t *seen, at_t text, at_t end, const table_t *
     } while (now->p > before && now->row < want->row_room);
 }
 
-#if defined(__x86_64__) && defined(__GNUC__)
-/* The same with instructions of most processors since 2013. */
-__attribute__((target("avx2,bmi,bmi2"))) static void read_plain_fast(seen_t *seen, at_t text, at_t end, const table_t *want, place_t *now) {
+FAST static void read_plain_fast(seen_t *seen, at_t text, at_t end, const table_t *want, place_t *now) {
     read_plain(seen, text, end, want, now);
 }
-
-static int is_fast(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"); }
-#else
-#define read_plain_fast read_plain
-
-static int is_fast(void) { return 0; }
-#endif
 
 /* How many rows there are, or why they are not read. */
 int64_t karat_table(at_t text, int64_t size, table_t *asked) {
