@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from karat.data.packed_ids import Hashes, Ints, hash_texts
+from karat.data.packed_ids import Hashes, Ints, Packed, hash_texts
 from karat.files.native import native
 
 
@@ -20,6 +20,13 @@ class Owners(NamedTuple):
 
     def of_rows(self) -> Ints:
         return np.repeat(self.queries, np.diff(self.offsets))
+
+
+class Names(NamedTuple):
+    """The texts behind the hashes of a table, and the number of each among all that are marked."""
+
+    packed: Packed
+    numbers: Ints
 
 
 class HashTable:
@@ -55,6 +62,30 @@ class HashTable:
         at = np.minimum(np.searchsorted(self._ordered, wanted[rows]), len(self._ordered) - 1)
         found = self._ordered[at] == wanted[rows]
         return rows[found], self._order[at[found]]
+
+    def mark(self, hashed: Hashes, ids: Packed, byte: int | None, names: Names, marked: NDArray[np.bool_]) -> bool:
+        """Mark the names of the table that are among the ids, or among their documents, which end before a byte.
+        `hashed`: of what is searched. False where there is no native reader, and nothing was done."""
+        if self._slots is None:
+            return False
+        hashed, ids = np.ascontiguousarray(hashed), np.ascontiguousarray(ids)
+        native().karat_mark(
+            self._table.ctypes.data,
+            self._slots.ctypes.data,
+            len(self._slots) - 1,
+            self._bits.ctypes.data,
+            self._shift,
+            hashed.ctypes.data,
+            ids.ctypes.data,
+            len(ids),
+            ids.itemsize,
+            -1 if byte is None else byte,
+            names.packed.ctypes.data,
+            names.packed.itemsize,
+            names.numbers.ctypes.data,
+            marked.ctypes.data,
+        )
+        return True
 
     def find_owned(self, wanted: Hashes, owners: Owners) -> tuple[Ints, Ints]:
         """The same, with `keys(wanted, query)` in the table. Only with the native reader."""

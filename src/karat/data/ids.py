@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from karat.data.hash_tables import HashTable as HashTable
+from karat.data.hash_tables import Names as Names
 from karat.data.hash_tables import Owners as Owners
 from karat.data.hash_tables import QueriesSeen as QueriesSeen
 from karat.data.hash_tables import Seen as Seen
@@ -327,14 +328,14 @@ class DocRule:
         return np.fromiter((self.doc(i) != i for i in ids), np.bool_, len(ids))
 
     @cached_property
-    def _byte(self) -> int | None:
+    def byte(self) -> int | None:
         """The separator if it is a single byte. NUL and 1 do not count: packed ids use them for padding and escapes."""
         byte = self.rule.encode("utf-8", "replace") if self.pattern is None else b""
         return byte[0] if len(byte) == 1 and byte > b"\1" else None
 
     def docs(self, ids: Ids) -> Ids:
-        if self._byte is not None and isinstance(ids, np.ndarray):
-            return cut_packed(ids, self._byte)
+        if self.byte is not None and isinstance(ids, np.ndarray):
+            return cut_packed(ids, self.byte)
         values = as_list(ids)
         if self.pattern is None and self.rule:
             cut = self.rule
@@ -343,8 +344,8 @@ class DocRule:
 
     def doc_hashes(self, ids: Ids) -> Hashes:
         """As `hashes(self.docs(ids))`."""
-        if self._byte is not None and isinstance(ids, np.ndarray):
-            return hash_cut(ids, self._byte)
+        if self.byte is not None and isinstance(ids, np.ndarray):
+            return hash_cut(ids, self.byte)
         return hashes(self.docs(ids))
 
     def any_chunk(self, ids: Ids, written: bytes | None = None) -> bool:
@@ -353,8 +354,8 @@ class DocRule:
             return True
         if not self.rule:
             return False
-        if self._byte is not None and isinstance(ids, np.ndarray):
-            return has_byte(ids, self._byte)
+        if self.byte is not None and isinstance(ids, np.ndarray):
+            return has_byte(ids, self.byte)
         if isinstance(ids, np.ndarray) and min(self.rule) > "\1":  # these two are padding and escapes
             written = ids.tobytes()
         if written is not None and self.rule.encode() not in written:

@@ -20,6 +20,7 @@ from karat.data.ids import (
     Ids,
     Ints,
     Keys,
+    Names,
     Packed,
     as_list,
     equal,
@@ -152,10 +153,11 @@ class _Wanted:
 
     def __init__(self, names: Packed, hashed: Hashes | None = None) -> None:
         """`hashed`: the hashes of the names, where they are known."""
-        first = first_equal(hashes(names) if hashed is None else hashed)
+        hashed = hashes(names) if hashed is None else hashed
+        first = first_equal(hashed)
         new = first == np.arange(len(first))
         self._inverse = (np.cumsum(new) - 1)[first]  # the same in every process
-        self._names = names[new]
+        self._names, self._hashed = names[new], hashed[new]
         self._found = np.zeros(len(self._names), np.bool_)
         self._told = self._found.copy()
         self._tables: dict[type, _NameTable] = {}
@@ -178,7 +180,12 @@ class _Wanted:
         if kind not in self._tables or 2 * self.left < len(self._tables[kind].numbers):
             self._tables[kind] = self._table(ids)
         table = self._tables[kind]
-        rows, at = table.hashes.find(hashes(ids) if hashed is None else hashed)
+        hashed = hashes(ids) if hashed is None else hashed
+        byte = None if rule is None else rule.byte
+        if isinstance(ids, np.ndarray) and isinstance(table.names, np.ndarray) and (rule is None or byte is not None):
+            if table.hashes.mark(hashed, ids, byte, Names(table.names, table.numbers), self._found):
+                return
+        rows, at = table.hashes.find(hashed)
         found = take(ids, rows)
         same = equal(found if rule is None else rule.docs(found), take(table.names, at))
         self._found[table.numbers[at[same]]] = True
@@ -187,7 +194,9 @@ class _Wanted:
         """The names that were not found so far: the fewer there are, the less is searched."""
         numbers = np.flatnonzero(~self._found)
         names = self._names[numbers]
-        kept: Ids = names if isinstance(like_ids, np.ndarray) else like(like_ids, as_list(names))
+        if isinstance(like_ids, np.ndarray):
+            return _NameTable(names, HashTable(self._hashed[numbers]), numbers)
+        kept = like(like_ids, as_list(names))
         return _NameTable(kept, HashTable(hashes(kept)), numbers)
 
     def note(self, places: Ints) -> None:

@@ -232,6 +232,32 @@ int64_t karat_find(const uint64_t *hashes, const uint32_t *slots, uint64_t room,
     return n;
 }
 
+/* Whether an id, cut before the first `byte` (-1: whole), is the name. Both are filled up with NUL. */
+static int is_name(const uint8_t *id, int64_t width, int64_t byte, const uint8_t *name, int64_t name_width) {
+    const uint8_t *stop = byte < 0 ? NULL : memchr(id, (int)byte, (size_t)width);
+    int64_t size = stop ? stop - id : width, both = size < name_width ? size : name_width;
+    if (memcmp(id, name, (size_t)both)) return 0;
+    for (int64_t i = both; i < size; i++) if (id[i]) return 0;
+    for (int64_t i = both; i < name_width; i++) if (name[i]) return 0;
+    return 1;
+}
+
+/* Mark the names in the table that ids have, or their documents if they are cut at a `byte`. `hashed`: of what is looked
+   for. Name i is the numbers[i]-th of those that are marked. */
+void karat_mark(const uint64_t *hashes, const uint32_t *slots, uint64_t room, const uint64_t *bits, int64_t shift,
+                const uint64_t *hashed, const uint8_t *ids, int64_t count, int64_t width, int64_t byte, const uint8_t *names,
+                int64_t name_width, const int64_t *numbers, uint8_t *marked) {
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t hash = hashed[i], bit = hash >> shift;
+        if (!(bits[bit >> 6] >> (bit & 63) & 1)) continue;
+        uint64_t slot = (hash >> 20) & room;
+        while (slots[slot] && hashes[slots[slot] - 1] != hash) slot = (slot + 1) & room;
+        if (!slots[slot]) continue;
+        int64_t at = slots[slot] - 1;
+        if (!marked[numbers[at]] && is_name(ids + i * width, width, byte, names + at * name_width, name_width)) marked[numbers[at]] = 1;
+    }
+}
+
 /* For each row of a list the first item of its query with the same hash, and not left out: pairs of row and item. Returns
    how many, or -1 if there is no memory. Query q has the items bounds[q] … bounds[q + 1]; `left_out` may be NULL. */
 int64_t karat_match(const uint64_t *hashes, const int64_t *offsets, const int64_t *queries, int64_t owners,

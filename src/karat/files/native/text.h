@@ -109,7 +109,7 @@ static inline at_t text_end(at_t p, at_t end) {
 }
 
 static inline at_t blank(at_t p, at_t end) { /* a line break ends a line and is no blank */
-    while (p < end && (*p == ' ' || *p == '\t' || *p == '\r')) p++;
+    while (p < end && *p <= ' ' && (*p == ' ' || *p == '\t' || *p == '\r')) p++;
     return p;
 }
 
@@ -188,7 +188,7 @@ static ALWAYS at_t quick_number(at_t p, double *value, int *fraction) {
     if (!point || (point > 8 && !(word & 0xFF)) || FLT_EVAL_METHOD != 0) return NULL;
     *fraction = (word >> point & 0xFF) == ('.' ^ '0');
     if (!*fraction) {
-        *value = (double)(int64_t)digits_of(word << (64 - point));
+        *value = (double)(int64_t)(point == 8 ? word & 0xFF : digits_of(word << (64 - point)));
         return p + (stop >> 3);
     }
     word ^= (uint64_t)('.' ^ '0') << point;
