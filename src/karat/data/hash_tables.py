@@ -208,9 +208,16 @@ class QueriesSeen:
     def __init__(self, expected: list[str]) -> None:
         self._expected, self._in_order = expected, 0
         self._seen: Seen | None = None
+        self.is_new: bool = True  # whether none was added
+
+    def expected(self, begun: int, count: int) -> list[str]:
+        """The next queries of the gold set, after some that were not added yet; none if another order was seen."""
+        start = self._in_order + begun
+        return self._expected[start : start + count] if self._seen is None else []
 
     def add(self, queries: list[str]) -> list[str] | None:
         """The queries, as the gold set has them if they are in order; None if one was seen before."""
+        self.is_new = False
         if self._seen is None:
             known = self._expected[self._in_order : self._in_order + len(queries)]
             if known == queries:

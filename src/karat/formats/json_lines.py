@@ -96,6 +96,14 @@ class LineTable(msgspec.Struct, frozen=True):
             self.values[name] = self._read(*self.spans[name])
         return self.values[name]
 
+    def has_texts(self, name: str, texts: list[str]) -> bool:
+        """Whether these are the texts of a field, line by line; False where that is not known."""
+        if name in self.values or name not in self.spans or self.spans[name].of_numbers or len(texts) != len(self):
+            return False
+        first, end, _ = self.spans[name]
+        joined = "\n".join(texts)  # a text of this table has no line break
+        return joined_pieces(self.block, first + 1, end - 1) == joined.encode("utf-8", "surrogatepass")
+
     def different(self, name: str) -> list[Any]:
         """The different values of a field, and perhaps some of them again."""
         if name in self.values or self.spans[name].of_numbers:
@@ -193,10 +201,10 @@ class _Packing:
         """New arrays: those of the last block are in use."""
         self.arrays: dict[tuple[int, int], tuple[Packed, Hashes]] = {}
         self.packed, self.hashes = np.zeros(self.widths.shape, np.uintp), np.zeros(self.widths.shape, np.uintp)
-        for place in map(tuple, np.argwhere(self.widths).tolist()):
-            made = np.empty(items, f"S{self.widths[place]}"), np.empty(items, np.uint64)
-            self.arrays[place] = made
-            self.packed[place], self.hashes[place] = made[0].ctypes.data, made[1].ctypes.data
+        for number, column in np.argwhere(self.widths).tolist():
+            ids, hashed = np.empty(items, f"S{self.widths[number, column]}"), np.empty(items, np.uint64)
+            self.arrays[number, column] = ids, hashed
+            self.packed[number, column], self.hashes[number, column] = ids.ctypes.data, hashed.ctypes.data
 
     def widen(self, longest: Ints) -> None:
         """After a block with a longer id."""

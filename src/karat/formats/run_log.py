@@ -118,7 +118,9 @@ class RunLog(Run):
                             got=part.system,
                         )
                     current = slices[part.system] = Slice(part.system, self._hits, columns, large, others)
-                current.add(part)
+                    seen.setdefault(part.system, QueriesSeen(self._expected))
+                expected = seen[part.system].expected(len(current.queries), len(part.lines))
+                current.add(replace(part, expected=expected))
                 if current.total >= _SLICE_HITS:
                     found.update(current.found)
                     yield self._made(slices.pop(part.system), lists, seen)
@@ -343,8 +345,8 @@ class RunLog(Run):
 
     def _made(self, collected: Slice, lists: frozenset[str], seen: dict[str, QueriesSeen]) -> Hits:
         """The hits of some records, if none of their queries came before."""
-        system, first = collected.system, collected.system not in seen
-        queries = seen.setdefault(system, QueriesSeen(self._expected)).add(collected.queries)
+        system, first = collected.system, seen[collected.system].is_new
+        queries = seen[system].add(collected.queries)
         if queries is None:
             if self._whole or not (self._stepped or isinstance(self._records, Source)):
                 self._find_repeats(None)  # raises

@@ -54,6 +54,7 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
     columns: Mapping[str, Columns] = {}  # lists that were read as columns
     places: Ints | None = None  # where each record can be read again
     names: TextIndex | None = None  # the gold set's queries, for records without an id
+    expected: list[str] = []  # the queries of these records, if they come in the order of the gold set
 
     def by_system(self) -> Iterator[SystemRecords]:
         systems = only_value(self.records, "system") or column(self.records, "system")
@@ -103,6 +104,8 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def queries(self) -> list[str]:
+        if isinstance(self.records, LineTable) and self.records.has_texts("query_id", self.expected):
+            return self.expected
         queries = column(self.records, "query_id")
         if has_texts(self.records, "query_id") or set(map(type, queries)) == {str}:
             return queries
@@ -110,10 +113,8 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
         texts = column(self.records, "query")
         queries = [self._name(text) if q is None else q for q, text in zip(queries, texts, strict=True)]
         if None in queries:
-            hint = meant(["query_id"], self.extra_names.values())
-            raise self.error(
-                queries.index(None), "the field is missing", code="missing-field", field="query_id", hint=hint
-            )
+            at, hint = queries.index(None), meant(["query_id"], self.extra_names.values())
+            raise self.error(at, "the field is missing", code="missing-field", field="query_id", hint=hint)
         return [str(q) for q in queries]
 
     def _name(self, text: str | None) -> str | None:
@@ -122,8 +123,7 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
 
     def distances(self, before: tuple[bool | None] | None) -> bool | None:
         """Whether scores are distances; None: unknown. `before`: what earlier records say, if there are any."""
-        known = has_field(self.records, "score_order")
-        said: list[Any] = column(self.records, "score_order") if known else [None]
+        said: list[Any] = column(self.records, "score_order") if has_field(self.records, "score_order") else [None]
         found = [None if one is None else one == "lower-is-better" for one in said]
         wanted = found[0] if before is None else before[0]
         at = next((at for at, one in enumerate(found) if one is not wanted), None)

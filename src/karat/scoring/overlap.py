@@ -181,9 +181,9 @@ class _Wanted:
             self._tables[kind] = self._table(ids)
         table = self._tables[kind]
         hashed = hashes(ids) if hashed is None else hashed
-        byte = None if rule is None else rule.byte
-        if isinstance(ids, np.ndarray) and isinstance(table.names, np.ndarray) and (rule is None or byte is not None):
-            if table.hashes.mark(hashed, ids, byte, Names(table.names, table.numbers), self._found):
+        if isinstance(ids, np.ndarray) and isinstance(table.names, np.ndarray):
+            byte, named = None if rule is None else rule.byte, Names(table.names, table.numbers)
+            if (rule is None or byte is not None) and table.hashes.mark(hashed, ids, byte, named, self._found):
                 return
         rows, at = table.hashes.find(hashed)
         found = take(ids, rows)

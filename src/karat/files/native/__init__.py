@@ -51,8 +51,10 @@ _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
         _WHOLE,
     ),
     "karat_mark": (
-        [_POINTER, _POINTER, ctypes.c_uint64, _POINTER, _WHOLE, _POINTER, _POINTER]
-        + [_WHOLE, _WHOLE, _WHOLE, _POINTER, _WHOLE, _POINTER, _POINTER],
+        [
+            *(_POINTER, _POINTER, ctypes.c_uint64, _POINTER, _WHOLE, _POINTER, _POINTER),
+            *(_WHOLE, _WHOLE, _WHOLE, _POINTER, _WHOLE, _POINTER, _POINTER),
+        ],
         None,
     ),
     "karat_list_hashes": ([_POINTER, _POINTER, _POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER], None),

@@ -75,6 +75,33 @@ enum { SEES = 0 };
 static ALWAYS void see(seen_t *seen, at_t p) { seen->begin = seen->end = p; }
 #endif
 
+#if defined(__x86_64__) && defined(__GNUC__)
+/* The same, 32 bytes at a time. */
+FAST static void see_fast(seen_t *seen, at_t p) {
+    const __m256i space = _mm256_set1_epi8(' '), line_break = _mm256_set1_epi8('\n');
+    /* By the lower half of a byte: the one white space that ends with it. */
+    const __m256i usual = _mm256_setr_epi8(' ', 0, 0, 0, 0, 0, 0, 0, 0, '\t', '\n', 0, 0, 0, 0, 0, ' ', 0, 0, 0, 0, 0, 0, 0, 0,
+                                           '\t', '\n', 0, 0, 0, 0, 0);
+    __m256i all = _mm256_setzero_si256(), strange = all;
+    seen->begin = p;
+    seen->end = p + SEEN;
+    for (int at = 0; at < SEEN / 8; at += 4, p += 32) {
+        __m256i x = _mm256_loadu_si256((const __m256i *)p), white = _mm256_cmpeq_epi8(_mm256_min_epu8(x, space), x);
+        __m256i known = _mm256_cmpeq_epi8(_mm256_shuffle_epi8(usual, x), x);
+        uint32_t whites = (uint32_t)_mm256_movemask_epi8(white);
+        uint32_t stops = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(x, line_break));
+        all = _mm256_or_si256(all, x);
+        strange = _mm256_or_si256(strange, _mm256_xor_si256(white, known));
+        memcpy(seen->white + at, &whites, 4);
+        memcpy(seen->breaks + at, &stops, 4);
+    }
+    seen->high = _mm256_movemask_epi8(all) != 0;
+    seen->strange = _mm256_movemask_epi8(strange) != 0;
+}
+#else
+#define see_fast see
+#endif
+
 /* The bits of the LONG bytes from p on, and of up to 7 more. */
 static inline uint64_t window(const uint8_t *bits, int64_t at) {
     uint64_t word;
@@ -125,15 +152,20 @@ static inline int decimal(at_t p, at_t stop, number_t *number) {
     return read_number(p, stop, number) == stop && number->exact && fabs(number->value) <= 1e38;
 }
 
+/* The bits of a name of this size and of the blank behind it, in eight bytes; 0 where they are too few. */
+static ALWAYS uint64_t with_blank(int64_t size) { return size < 7 ? (1ull << (8 * size + 8)) - 1 : size == 7 ? ~0ull : 0; }
+
 /* Read short lines of six columns with one blank between two, up to the first other one. `width` is that of `want`. */
 static ALWAYS void plain_rows(const seen_t *seen, at_t text, const table_t *want, int64_t width, place_t *now) {
     const uint64_t beyond = ~0ull << LONG; /* these bits are never used up */
     at_t p = now->p, begin = seen->begin, last = seen->end - AHEAD;
     int64_t row = now->row, first_row = row, first_line = now->line, room = want->row_room;
     int64_t name_size = now->name_size;
-    uint64_t name = 0; /* its first bytes */
-    if (now->name) memcpy(&name, now->name, 8);
-    int shift = name_size > 0 && name_size < 8 ? 64 - 8 * (int)name_size : 0;
+    uint64_t name = 0, same = 0; /* its first bytes with what follows it, and which of their bits count */
+    if (now->name) {
+        memcpy(&name, now->name, 8);
+        same = with_blank(name_size);
+    }
     uint8_t *ids = want->ids;
     uint64_t *hashes = want->hashes;
     double *numbers = want->numbers;
@@ -156,12 +188,14 @@ static ALWAYS void plain_rows(const seen_t *seen, at_t text, const table_t *want
         number_t read = {.value = 0};
         if (size > width || !(small_decimal(number, p + after[4], &read.value) || decimal(number, p + after[4], &read))) break;
         memcpy(&word, p, 8);
-        if (after[0] != name_size || (word ^ name) << shift || (name_size > 8 && memcmp(p, now->name, (size_t)name_size))) {
-            now->row = row;
-            now->line = first_line + row - first_row;
-            begin_stretch(now, want, text, p, p, after[0]);
-            name_size = after[0];
-            shift = name_size < 8 ? 64 - 8 * after[0] : 0;
+        if (!same || ((word ^ name) & same)) {
+            if (after[0] != name_size || memcmp(p, now->name, (size_t)name_size)) {
+                now->row = row;
+                now->line = first_line + row - first_row;
+                begin_stretch(now, want, text, p, p, after[0]);
+                name_size = after[0];
+                same = with_blank(name_size);
+            }
             name = word;
         }
         hashes[row] = pack_words(id, size, width, ids + row * width);
@@ -174,11 +208,14 @@ static ALWAYS void plain_rows(const seen_t *seen, at_t text, const table_t *want
 }
 
 /* Read such lines as far as they go. */
-static ALWAYS void read_plain(seen_t *seen, at_t text, at_t end, const table_t *want, place_t *now) {
+static ALWAYS void read_plain(seen_t *seen, at_t text, at_t end, const table_t *want, place_t *now, int fast) {
     at_t before;
     do {
         before = now->p;
-        if (seen->end - now->p < AHEAD && end - now->p >= SEEN) see(seen, now->p);
+        if (seen->end - now->p < AHEAD && end - now->p >= SEEN) {
+            if (fast) see_fast(seen, now->p);
+            else see(seen, now->p);
+        }
         if (seen->end - now->p < AHEAD || seen->strange) return;
         if (want->width == 8) plain_rows(seen, text, want, 8, now);
         else if (want->width == 16) plain_rows(seen, text, want, 16, now);
@@ -187,7 +224,7 @@ static ALWAYS void read_plain(seen_t *seen, at_t text, at_t end, const table_t *
 }
 
 FAST static void read_plain_fast(seen_t *seen, at_t text, at_t end, const table_t *want, place_t *now) {
-    read_plain(seen, text, end, want, now);
+    read_plain(seen, text, end, want, now, 1);
 }
 
 /* How many rows there are, or why they are not read. */
@@ -207,7 +244,7 @@ int64_t karat_table(at_t text, int64_t size, table_t *asked) {
     asked->longest = 0;
     for (; now.p < end; now.line++) {
         if (plain && fast) read_plain_fast(&seen, text, end, &want, &now);
-        else if (plain) read_plain(&seen, text, end, &want, &now);
+        else if (plain) read_plain(&seen, text, end, &want, &now, 0);
         at_t first[6], after[6], next, start = now.p;
         int columns = split(now.p, end, first, after, &next);
         if (!is_text(start, next)) return ODD;
