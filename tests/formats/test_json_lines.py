@@ -16,6 +16,7 @@ from karat.data.audit import Audit
 from karat.data.hits import OTHER_LISTS, Hits, Run, Ungrouped
 from karat.data.ids import as_list
 from karat.files.native import native
+from karat.formats import records
 from karat.formats.gold_parts import ITEMS
 from karat.formats.gold_records import GoldEntry
 from karat.formats.records import RecordDecoder
@@ -104,7 +105,12 @@ def slices(run: Run, lists: frozenset[str]) -> list[Hits]:
 
 
 def both_ways(lines: list[bytes], kind: str, path: Path) -> tuple[Any, Any]:
+    """By the native reader, in one block and in many, which must not differ; and by the plain one."""
     fast = outcome(lines, kind, path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "_BATCH_BYTES", 600)
+        patch.setattr(records, "_COLUMN_BATCHES", 1)
+        assert outcome(lines, kind, path) == fast
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KARAT_PURE", "1")
         return fast, outcome(lines, kind, path)
@@ -290,3 +296,34 @@ def test_files_that_are_too_odd_are_not_tried_for_ever() -> None:
     odd = b"".join(lines[:5]) + lines[5].replace(b'"d1#p5"', b'"d\\u0031#p5"')
     assert all(decoder.read_lines(odd) is None for _ in range(3))
     assert decoder.read_lines(b"".join(lines)) is None
+
+
+@pytest.mark.parametrize("key", ["chunk_id", "id"])
+def test_ids_that_grow_from_block_to_block(key: str, tmp_path: Path) -> None:
+    """The native reader packs ids in as many bytes as the last block needed; longer ones need more, and some too many."""
+    names = [f"{'x' * size}{number}" for number, size in enumerate([1, 2, 9, 3, 40, 7, 127, 5, 130, 6, 8, 300, 4])]
+    entries = [{"query_id": f"q{i}", "topk": [{key: name}, {key: "é#1"}, {key: i}]} for i, name in enumerate(names)]
+    fast, slow = both_ways([json.dumps(entry).encode() + b"\n" for entry in entries], "run", tmp_path / "lines.jsonl")
+    assert fast == slow
+    assert not isinstance(fast, str)
+
+
+def test_fields_that_are_alike_for_some_lines_only(tmp_path: Path) -> None:
+    """What all lines so far had alike is compared as one piece; it may change, vanish and come back at any line."""
+    entries = [json.loads(line) for line in run_lines(40)]
+    for at, entry in enumerate(entries):
+        entry["system"] = "b" if at == 11 else "a"
+        entry["k_raw"] = 5 if at in (7, 8) else 501 if at == 21 else 50
+        entry["note"] = 'a "quote"' if at == 14 else "é" * at
+        entry["latency_ms"] = {9: None, 16: {}, 17: {"rerank": 1, "new": 2.5}, 23: {"retrieve": 1e-9}}.get(
+            at, entry["latency_ms"]
+        )
+        if at in (3, 4, 30):
+            del entry["chunker"]
+        if at == 26:
+            entry = entries[at] = dict(reversed(entry.items()))
+    for gap in (None, (",", ":"), (" , ", " : ")):
+        lines = [json.dumps(entry, separators=gap).encode() + b"\n" for entry in entries]
+        fast, slow = both_ways(lines, "run", tmp_path / "lines.jsonl")
+        assert fast == slow
+        assert not isinstance(fast, str)
