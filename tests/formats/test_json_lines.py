@@ -300,7 +300,7 @@ def test_files_that_are_too_odd_are_not_tried_for_ever() -> None:
 
 @pytest.mark.parametrize("key", ["chunk_id", "id"])
 def test_ids_that_grow_from_block_to_block(key: str, tmp_path: Path) -> None:
-    """The native reader packs ids in as many bytes as the last block needed; longer ones need more, and some too many."""
+    """Ids are packed in as many bytes as the last block needed; longer ones need more, and some too many."""
     names = [f"{'x' * size}{number}" for number, size in enumerate([1, 2, 9, 3, 40, 7, 127, 5, 130, 6, 8, 300, 4])]
     entries = [{"query_id": f"q{i}", "topk": [{key: name}, {key: "é#1"}, {key: i}]} for i, name in enumerate(names)]
     fast, slow = both_ways([json.dumps(entry).encode() + b"\n" for entry in entries], "run", tmp_path / "lines.jsonl")
