@@ -283,8 +283,9 @@ def repeats_within(ids: list[str] | Packed, counts: Ints) -> bool:
     while first < len(counts):
         last = int(np.searchsorted(ends, at + PIECE, "right"))
         last = max(last, first + 1)
-        owner = np.repeat(np.arange(first, last), counts[first:last])
-        if has_repeats(keys(hashes(ids[at : int(ends[last - 1])]), owner)):
+        bounds = np.append(at, ends[first:last]) - at
+        piece = ids[at : int(ends[last - 1])]
+        if may_repeat(piece, bounds):
             return True
         at, first = int(ends[last - 1]), last
     return False
