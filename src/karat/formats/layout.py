@@ -15,8 +15,6 @@ from karat.data.hits import METADATA, OPTIONAL_COLUMNS
 from karat.data.ids import Bools, Floats, Ints, Packed, Seen, take_list
 from karat.errors import ConfigError, InputError, did_you_mean, shorten
 from karat.formats.base import Source
-from karat.formats.field_map import spelled_as
-from karat.formats.timestamps import TIMES
 
 if TYPE_CHECKING:
     import polars as pl
@@ -64,6 +62,9 @@ class Layout:
 
     def picked(self, schema: Mapping[str, pl.DataType], columns: frozenset[str], label: str) -> dict[str, str]:
         """The columns to read, and their names from here on: by role where the user names them."""
+        from karat.formats.field_map import spelled_as
+        from karat.formats.timestamps import TIMES
+
         named = {role: spelled_as(name, [schema]) for role, name in self.columns.items()}
         absent = {role: name for role, name in named.items() if role not in _OF_HIT and name not in schema}
         found = {name: role for role, name in named.items() if name in schema}
