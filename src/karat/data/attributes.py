@@ -23,7 +23,7 @@ _CONSTRAINTS = ("constraints", "n_constraints", "num_constraints", "constraint_c
 _LENGTHS = ("short (< 8 words)", "8–15 words", "long (> 15 words)")
 _BETWEEN, _OR = " × ", " or "
 _LISTS = ("negatives", "forbidden", "hops", "entities")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER = r"\d+(?:\.\d+)?"
 
 
 class Members(NamedTuple):
@@ -285,7 +285,7 @@ def _constraints(gold: Gold) -> list[str | None] | None:
 def _count(value: Any) -> float | None:
     """A number, also as text (as in tables); for a list, its length."""
     if isinstance(value, str):
-        return float(value) if _NUMBER.fullmatch(value.strip()) else None
+        return float(value) if re.fullmatch(_NUMBER, value.strip()) else None
     if isinstance(value, list):
         return len(value)
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -319,7 +319,7 @@ def seen_scores(hits: Hits) -> SeenScores:
     if hits.distance_field is not None:
         seen.listed, seen.listed_falls = int(listed_only(hits).sum()), not hits.distances_rise
         seen.field = hits.distance_field if seen.listed else None
-    elif hits.score_field is not None and DISTANCE.search(hits.score_field):
+    elif hits.score_field is not None and re.search(DISTANCE, hits.score_field):
         seen.distances = int(score_decides(hits).sum())
         seen.field = hits.score_field if seen.distances else None
     if hits.rowwise:
