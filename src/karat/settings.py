@@ -144,14 +144,14 @@ def _read(file: Path) -> Config:
     return config
 
 
-_NAME = re.compile(r"\w[\w.+ -]*")
+_NAME = r"\w[\w.+ -]*"
 
 
 def _place_retrievers(config: Config, file: Path) -> None:
     """Resolve the paths of retrievers, and check their names, which become file names."""
     listed = config.retrievers or {}
     for name, spec in listed.items():
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(_NAME, name):
             what, expected = "invalid name of a retriever", "letters, digits, `_`, `-`, `.` and `+`"
             raise ConfigError(what, code="bad-name", file=str(file), field="retrievers", expected=expected, got=name)
         if isinstance(spec, dict) and not isinstance(spec.get("retriever"), str):

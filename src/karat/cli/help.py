@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from karat.cli.say import be_quiet, say_rendered
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 FIRST_PAGE = 15  # options on the page of --help
 _ALL = "karat.help_all"
@@ -103,6 +105,8 @@ class _TextOrFile(click.ParamType):  # type: ignore[type-arg]
     name = "text"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
         below = below_starting(ctx, incomplete) if isinstance(param, click.Argument) else []
         if not below:
             return [CompletionItem(incomplete, type="file")]
@@ -114,6 +118,8 @@ class _TextOrFile(click.ParamType):  # type: ignore[type-arg]
 
 def below_starting(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """The sub-commands that may come next: only as the first word after the command."""
+    from click.shell_completion import CompletionItem
+
     command, given = ctx.command, click.core.ParameterSource.COMMANDLINE
     if not isinstance(command, KaratCommand) or any(ctx.get_parameter_source(name) is given for name in ctx.params):
         return []

@@ -6,7 +6,6 @@ import atexit
 import gc
 import importlib
 import os
-import shlex
 import sys
 import threading
 from collections.abc import Iterator
@@ -106,6 +105,8 @@ class Commands(KaratGroup):
 
 def _moved(first: str, rest: list[str]) -> str:
     """What to type instead of a command of version 0.1, which took saved results where it now takes a run."""
+    import shlex
+
     words = f"karat {MOVED[first]}"
     if first in ("triage", "sweep") and rest and not {"-g", "--gold"} & {word.partition("=")[0] for word in rest}:
         from karat.cli.options import with_gold

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar, get_origin
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_origin
 
 import click
-from click.shell_completion import CompletionItem
 
 from karat.cli.help import KaratCommand
 from karat.cli.trust import trust_option
@@ -16,6 +14,9 @@ from karat.errors import ConfigError, KaratError
 from karat.labels.options import LabelOptions
 from karat.options.option import MISSING, Option, options_in
 from karat.scoring.options import Options
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MOST = 1_000_000_000
@@ -38,6 +39,8 @@ class NeedsGold(KaratCommand):
 
 def with_gold(command: str, given: Sequence[str]) -> str:
     """The command to type if the gold set is missing. Of a saved result, the run and gold set that it was made from."""
+    import shlex
+
     from karat.results.saved import is_saved, read_saved
 
     run, gold = given if len(given) == 2 else (given[0], "GOLD")
@@ -214,6 +217,8 @@ class _MetricName(click.ParamType):  # type: ignore[type-arg]
     name = "text"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
         from karat.scoring.metrics.reference import describe_all
 
         before, comma, last = incomplete.rpartition(",")

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from karat.data.audit import Audit
 from karat.data.gold import Gold
 from karat.data.ids import Ints
-from karat.data.query_text import count_constraints, count_words
 from karat.data.variants import VARIANT_OF
 from karat.errors import ConfigError, UnknownName, shorten
 
@@ -24,7 +23,7 @@ _CONSTRAINTS = ("constraints", "n_constraints", "num_constraints", "constraint_c
 _LENGTHS = ("short (< 8 words)", "8–15 words", "long (> 15 words)")
 _BETWEEN, _OR = " × ", " or "
 _LISTS = ("negatives", "forbidden", "hops", "entities")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER = r"\d+(?:\.\d+)?"
 
 
 class Members(NamedTuple):
@@ -263,6 +262,8 @@ def _is_scalar(values: list[Any]) -> bool:
 
 
 def _query_length(gold: Gold) -> list[str | None] | None:
+    from karat.data.query_text import count_words
+
     texts = gold.fields.get("query")
     if texts is None:
         return None
@@ -284,7 +285,7 @@ def _constraints(gold: Gold) -> list[str | None] | None:
 def _count(value: Any) -> float | None:
     """A number, also as text (as in tables); for a list, its length."""
     if isinstance(value, str):
-        return float(value) if _NUMBER.fullmatch(value.strip()) else None
+        return float(value) if re.fullmatch(_NUMBER, value.strip()) else None
     if isinstance(value, list):
         return len(value)
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
@@ -292,6 +293,8 @@ def _count(value: Any) -> float | None:
 
 def _constraints_by_text(gold: Gold) -> list[str | None] | None:
     """Groups by the text of the queries, where no tag has the value."""
+    from karat.data.query_text import count_constraints
+
     texts = gold.fields.get("query")
     if texts is None or any(name in gold.tags or name in gold.fields for name in _CONSTRAINTS):
         return None

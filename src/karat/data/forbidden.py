@@ -19,7 +19,6 @@ from karat.data.attributes import attribute
 from karat.data.gold import FORBIDDEN, Gold
 from karat.data.hits import METADATA
 from karat.data.ids import Bools, Ids, Ints, as_list, hashes, keys, take_list
-from karat.data.versions import Version
 from karat.errors import ConfigError
 
 _RULE = re.compile(r"\s*([\w.\-]+)\s*(!=|<=|>=|=|<|>|\bnot\s+in\b|\bin\b)\s*(.+?)\s*", re.DOTALL)
@@ -197,6 +196,8 @@ def _apart(own: _Values, wanted: _Values) -> bool | None:
 
 
 def _newer(own: _Values, wanted: _Values) -> bool | None:
+    from karat.data.versions import Version
+
     if not own or not wanted or len(own) > 1 or len(wanted) > 1:
         return None
     first, second = Version.read(own[0]), Version.read(wanted[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from karat.data.audit import Audit
 from karat.data.bulk import Bulk
-from karat.data.equal_items import EqualItems
 from karat.data.ids import (
     Bools,
     DocRule,
@@ -29,15 +28,19 @@ from karat.data.ids import (
     rows_of,
 )
 from karat.data.packed_ids import pack, pieces
-from karat.data.passages.passage import Located, Passage
-from karat.data.versions import EXPECTED, Version, is_said
 from karat.errors import InputError
-from karat.statistics.rank_overlap import Rankings
+
+if TYPE_CHECKING:
+    from karat.data.equal_items import EqualItems
+    from karat.data.passages.passage import Located, Passage
+    from karat.data.versions import Version
+    from karat.statistics.rank_overlap import Rankings
 
 Kinds: TypeAlias = NDArray[np.int8]
 # Kinds of gold ids.
 BARE, CHUNK, DOC = 0, 1, 2
 FORBIDDEN = "forbidden"  # field of a query: ids that it must not get
+SIGNAL = "outside_quality"  # field of a query: what its users said
 HOPS = "hops"  # field of a query: lists of ids, of each of which one is needed
 _EXACT = 2.0**52  # up to here every whole number is a float
 _FEW = 1000  # grades
@@ -159,6 +162,8 @@ class Gold(Bulk, frozen=True):
         values = self.fields.get("as_of") or self.tags.get("as_of")
         if values is None:
             return [None] * len(self.queries)
+        from karat.data.versions import EXPECTED, Version, is_said
+
         found = [Version.read(value) if is_said(value) else None for value in values]
         for query, value, version in zip(self.queries, values, found, strict=True):
             if version is None and is_said(value):

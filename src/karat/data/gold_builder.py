@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -23,10 +23,12 @@ from karat.data.ids import (
     take_list,
 )
 from karat.data.packed_ids import first_empty, pack
-from karat.data.passages.passage import Passage
 from karat.data.variants import with_variants
 from karat.errors import InputError, is_whole
 from karat.matching.cover import normalise
+
+if TYPE_CHECKING:
+    from karat.data.passages.passage import Passage
 
 _LARGE = 5000  # number of queries from which graded labels are worth their cost
 _FIELDS = ("", ".chunk_id", ".doc_id")  # by the kind of an id

@@ -32,7 +32,7 @@ OTHER_TIMES = "other_times"  # field of a query whose rows have several times: w
 # What the user may say about scores: which end is best, or that the order of the hits is the ranking.
 ScoreMeaning: TypeAlias = Literal["higher-is-better", "lower-is-better", "as-listed"]
 _SHARE = 8  # rows are many if they are more than one in so many
-DISTANCE = re.compile(r"distance|(?<![a-z])(?:dist|l2)(?![a-z])", re.I)  # names of scores that are distances
+DISTANCE = r"(?i)distance|(?<![a-z])(?:dist|l2)(?![a-z])"  # names of scores that are distances
 # Other lists of a query: before reranking, and for the query before rewriting.
 OTHER_LISTS = ("raw", "topk_original")
 STEPS = "steps"  # all lists of a query with several searches, joined in order of first appearance

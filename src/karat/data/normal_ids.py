@@ -14,7 +14,6 @@ import msgspec
 from msgspec.structs import replace
 
 from karat.data.audit import Audit
-from karat.data.corpus import Corpus
 from karat.data.gold import FORBIDDEN, HOPS, Gold
 from karat.data.hits import OTHER_LISTS, STEPS, WRITTEN, Hits, Run, Ungrouped
 from karat.data.id_forms import loose_id, normal_id, plain_id
@@ -24,6 +23,7 @@ from karat.data.spellings import NamedItems, Renaming, one_spelling, part_spelli
 from karat.errors import InputError
 
 if TYPE_CHECKING:
+    from karat.data.corpus import Corpus
     from karat.data.ids import Ints
 
 # Where a prefix may end: after a separator, or between letters and digits.

@@ -35,7 +35,7 @@ _LEAST = 6  # hiding shorter secrets would blank out half of the output
 _ANYWHERE = 16  # shorter ones are only hidden as whole words: "postgres" can be a password and a part of a word
 _LONGEST = 1024  # of a password in an address; without a limit, hostile text would be slow
 # Up to the last @, since a password may contain one. A number and a slash are a port and a path.
-_ADDRESS = re.compile(rf"(?<=://)([^\s:/?#@\"'<>]{{0,256}}):(?!\d{{1,5}}(?:[/?#]|$))[^\s\"'<>]{{1,{_LONGEST}}}@")
+_ADDRESS = rf"(?<=://)([^\s:/?#@\"'<>]{{0,256}}):(?!\d{{1,5}}(?:[/?#]|$))[^\s\"'<>]{{1,{_LONGEST}}}@"
 _SECRET_NAMES = (
     *("password", "passwd", "passphrase", "pwd", "secret", "client_secret", "token", "access_token", "private_token"),
     *("apikey", "api_key", "api-key"),
@@ -43,7 +43,7 @@ _SECRET_NAMES = (
 _IN_QUERIES = ("key", "sig", "signature")  # too common elsewhere
 _NAMES, _QUERY_NAMES = "|".join(_SECRET_NAMES), "|".join(_IN_QUERIES)
 # In the query of an address, or a separate word as in libpq.
-_PARAMETER = re.compile(rf"((?:^|[?&;\s])(?:ssl)?(?:{_NAMES})=|[?&;](?:{_QUERY_NAMES})=)('[^']*'|[^\s&;#\"'<>]+)", re.I)
+_PARAMETER = rf"(?i)((?:^|[?&;\s])(?:ssl)?(?:{_NAMES})=|[?&;](?:{_QUERY_NAMES})=)('[^']*'|[^\s&;#\"'<>]+)"
 _HEADER = re.compile(
     r"(authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:\w{1,20}\s+)?+|\bBearer\s+(?=[\w.~+/=-]{20}))[\w.~+/=-]{4,}", re.I
 )
@@ -74,7 +74,7 @@ def keep_password_of(address: str | None) -> None:
     for part in re.findall(r"://[^\s:/?#@]*:(.*)@", address or ""):
         keep_secret(part)
         keep_secret(unquote(part))
-    for _, part in _PARAMETER.findall(address or ""):
+    for _, part in re.findall(_PARAMETER, address or ""):
         keep_secret(part.strip("'"))
         keep_secret(unquote_plus(part))
 
@@ -96,9 +96,9 @@ def _without_secrets(text: str, known: re.Pattern[str] | None) -> str:
     if known is not None:
         text = known.sub(HIDDEN, text)
     if "://" in text:
-        text = _ADDRESS.sub(rf"\1:{HIDDEN}@", text)
+        text = re.sub(_ADDRESS, rf"\1:{HIDDEN}@", text)
     if "=" in text:
-        text = _PARAMETER.sub(rf"\1{HIDDEN}", text)
+        text = re.sub(_PARAMETER, rf"\1{HIDDEN}", text)
     return text if len(text) < _SHORTEST_HEADER else _HEADER.sub(rf"\1{HIDDEN}", text)
 
 

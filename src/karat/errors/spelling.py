@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-_OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*[a-z])(?: ('[^']*'|[^\s;()]*[^\s;().,:]))?")
-_COMMAND = re.compile(r"(?<!`)\bkarat [a-z]")  # the rest of the line is a command to type
+_OPTION = r"(?<![\w-])(--[a-z][a-z-]*[a-z])(?: ('[^']*'|[^\s;()]*[^\s;().,:]))?"
+_COMMAND = r"(?<!`)\bkarat [a-z]"  # the rest of the line is a command to type
 _ENGINES = ("local", "spark")  # an engine may also be an object, so its option has no list of values
 Values = Callable[[], tuple[object, ...]]
 _keywords: dict[str, tuple[str, Values]] = {}
@@ -53,7 +53,7 @@ def _spell_line(line: str) -> str:
     def keyword(found: re.Match[str]) -> str:
         option, value = found[1], found[2]
         in_code = line.count("`", 0, found.start()) % 2 == 1 or "in Python" in line
-        if option not in _keywords or in_code or _COMMAND.search(line, 0, found.start()):
+        if option not in _keywords or in_code or re.search(_COMMAND, line[: found.start()]):
             return found[0]
         name, values = _keywords[option][0], _keywords[option][1]()
         if values == (True,):
@@ -63,4 +63,4 @@ def _spell_line(line: str) -> str:
         given = "=" in value or value.startswith("'") or value in (*values, *_ENGINES)
         return f"{name}='{value.strip(chr(39))}'" if given else f"{name}= {value}"
 
-    return _OPTION.sub(keyword, line)
+    return re.sub(_OPTION, keyword, line)

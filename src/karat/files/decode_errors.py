@@ -15,7 +15,7 @@ from karat.errors import InputError, meant, shorten
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError, ValueError)
 # Further errors for a saved file with inconsistent parts.
 UNFIT = (*DECODE_ERRORS, KeyError, IndexError, TypeError, AttributeError, AssertionError)
-_COMPLAINT = re.compile(r"(?P<what>.*?)(?: - at (?P<key>`key` in )?`(?P<path>[^`]*)`)?$", re.S)
+_COMPLAINT = r"(?s)(?P<what>.*?)(?: - at (?P<key>`key` in )?`(?P<path>[^`]*)`)?$"
 _TYPES = {
     "str": "text",
     "int": "a whole number",
@@ -48,7 +48,7 @@ def refusal(error: Exception, label: str, line: int | None, raw: object = None) 
 
 
 def _invalid(text: str, problem: Callable[..., InputError], raw: object) -> InputError:
-    parts = _COMPLAINT.fullmatch(text)
+    parts = re.fullmatch(_COMPLAINT, text)
     assert parts is not None
     path = (parts["path"] or "$").removeprefix("$").lstrip(".")
     what, inside = parts["what"], f"{path}." if path else ""

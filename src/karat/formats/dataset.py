@@ -9,7 +9,6 @@ from typing import Any
 from karat.data.gold import Dataset
 from karat.errors import InputError
 from karat.formats.base import Source
-from karat.formats.records import read_document
 
 _KEYS = {  # names that a header may use; the first that is present counts
     "version": ("dataset_version", "DATASET_VERSION", "version"),
@@ -68,6 +67,8 @@ def dataset_of(source: Source, header: dict[str, Any] | None = None) -> Dataset:
     folder = source.path if source.is_folder else source.path.parent
     beside = folder / "dataset.yaml"
     if beside.is_file():
+        from karat.formats.records import read_document
+
         found |= _settled(header_of(read_document(Source(beside))[0]), str(beside))
     found |= _settled(header or {}, source.label)
     return Dataset(**found, hash=None if source.is_folder else source.content_hash())

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -15,8 +14,6 @@ from karat.data.hits import METADATA, OPTIONAL_COLUMNS
 from karat.data.ids import Bools, Floats, Ints, Packed, Seen, take_list
 from karat.errors import ConfigError, InputError, did_you_mean, shorten
 from karat.formats.base import Source
-from karat.formats.field_map import spelled_as
-from karat.formats.timestamps import TIMES
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,7 +34,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "system": ("system", "run", "tag", "run_id"),
 }
 _TRUE, _FALSE = ("true", "1", "1.0", "yes"), ("false", "0", "0.0", "no", "", "nan")
-_DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?")
+_DECIMAL_COMMA = r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?"
 LISTS = "topk"
 LATENCY = "latency_ms"
 _OF_HIT = ("chunk_id", "doc_id", "score", "rank", *sorted(OPTIONAL_COLUMNS))
@@ -64,6 +61,9 @@ class Layout:
 
     def picked(self, schema: Mapping[str, pl.DataType], columns: frozenset[str], label: str) -> dict[str, str]:
         """The columns to read, and their names from here on: by role where the user names them."""
+        from karat.formats.field_map import spelled_as
+        from karat.formats.timestamps import TIMES
+
         named = {role: spelled_as(name, [schema]) for role, name in self.columns.items()}
         absent = {role: name for role, name in named.items() if role not in _OF_HIT and name not in schema}
         found = {name: role for role, name in named.items() if name in schema}
@@ -166,6 +166,8 @@ class CheckedTable:
         """The column for a role; where there is none, the error names the likeliest."""
         found = self.find(role)
         if found is None:
+            from shlex import quote
+
             from karat.formats.map_guess import suggested_map
 
             # One column at a time, since a Parquet file is columnar.
@@ -219,10 +221,10 @@ class CheckedTable:
         if len(bad) and (pointed := _with_points(values)) is not None:
             numbers, bad = pointed.cast(pl.Float64), bad.clear()
         if len(bad):
-            row = next((at for at in bad if not _DECIMAL_COMMA.fullmatch(str(values[at]))), bad[0])
+            row = next((at for at in bad if not re.fullmatch(_DECIMAL_COMMA, str(values[at]))), bad[0])
             got = str(values[row])
             clear = f"write {got.replace(',', '.')} or {got.replace(',', '')}: the comma may mean either"
-            hint = clear if _DECIMAL_COMMA.fullmatch(got) else None
+            hint = clear if re.fullmatch(_DECIMAL_COMMA, got) else None
             raise self.error(
                 row, column, "invalid value", code="bad-value", expected="a finite number", got=got, hint=hint
             )
@@ -289,7 +291,7 @@ def _with_points(values: pl.Series) -> pl.Series | None:
         return None
     commas = values.filter(values.str.contains(",", literal=True).fill_null(value=False))
     others = values.filter(~values.str.contains(",", literal=True).fill_null(value=True))
-    if not commas.str.contains(f"^{_DECIMAL_COMMA.pattern}$").all() or others.str.contains(r"[^\d+-]").any():
+    if not commas.str.contains(f"^{_DECIMAL_COMMA}$").all() or others.str.contains(r"[^\d+-]").any():
         return None
     if commas.str.contains(r"^[-+]?[1-9]\d{0,2},\d{3}$").all():
         return None

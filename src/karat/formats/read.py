@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -37,7 +36,7 @@ _NEEDED: dict[Kind, str] = {"run": "topk", "gold": "gold"}
 _RESULT = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/')
 _IN_POOLS, _NOT_IN_POOLS = {"inclusion_probability", "origin"}, {"grade", "score", "rank", "topk", "gold"}
 # A log of a RAG system may hold an `answer` too.
-_GOLD = re.compile(rb'^[\s{-]*(?:[^\n]*[{,]\s*)?"?(gold|evidence|answer_span|no_answer)"?\s*:', re.M)
+_GOLD = rb'(?m)^[\s{-]*(?:[^\n]*[{,]\s*)?"?(gold|evidence|answer_span|no_answer)"?\s*:'
 
 
 def read_run(
@@ -150,8 +149,8 @@ def read_gold(
     return gold_in_memory(gold, options)
 
 
-_GRADE = re.compile(r"(?:.*\.)?grade|gold\[[^\]]*\]")
-_NUMBER = re.compile(r"\s*[-+]?(?:[\d.,]+(?:e[-+]?\d+)?|nan|inf(?:inity)?)\s*", re.I)
+_GRADE = r"(?:.*\.)?grade|gold\[[^\]]*\]"
+_NUMBER = r"(?i)\s*[-+]?(?:[\d.,]+(?:e[-+]?\d+)?|nan|inf(?:inity)?)\s*"
 
 
 @contextmanager
@@ -161,7 +160,7 @@ def _about_grades() -> Iterator[None]:
         yield
     except InputError as error:
         said = error.got.strip("'\"") if isinstance(error.got, str) else ""
-        if not error.hint and said and _GRADE.fullmatch(error.field or "") and not _NUMBER.fullmatch(said):
+        if not error.hint and said and re.fullmatch(_GRADE, error.field or "") and not re.fullmatch(_NUMBER, said):
             error.hint = (
                 "grades are numbers: 0 is not relevant, and more is better. Replace each word by a number, such as "
                 f"{shorten(said, 20)!r} by 2; or leave out the grades: then everything that is listed is relevant"
@@ -252,10 +251,14 @@ def _refuse_other_files(source: Source) -> None:
         raise InputError(what, code="saved-result", file=source.label, hint=hint)
     first = set(source.first_object or ())
     if {"grade", "annotator"} <= first:
+        from shlex import quote
+
         what = "this is a labels file, not a run or a gold set"
         hint = f"add the labels to a gold set: `karat labels merge {quote(source.label)} --gold GOLD -o NEW_GOLD`"
         raise InputError(what, code="labels-file", file=source.label, hint=hint)
     if "query_id" in first and _IN_POOLS & first and {"chunk_id", "doc_id"} & first and not _NOT_IN_POOLS & first:
+        from shlex import quote
+
         what = "this is a pool of pairs to label, not a run or a gold set"
         hint = f"label the pairs with `karat labels label {quote(source.label)}` or `karat labels judge`"
         raise InputError(what, code="pool-file", file=source.label, hint=hint)
@@ -265,7 +268,7 @@ def _says_gold(source: Source) -> bool:
     """Whether records name what should be found; to the gold reader any file with a `query_id` might be gold."""
     from karat.formats.gold_records import TARGET_FIELD
 
-    return bool(_GOLD.search(source.head)) or any(map(TARGET_FIELD.fullmatch, source.first_object or {}))
+    return bool(re.search(_GOLD, source.head)) or any(map(TARGET_FIELD.fullmatch, source.first_object or {}))
 
 
 def _is_swapped(source: Source, kind: Kind) -> Format | None:
@@ -312,6 +315,8 @@ def _unrecognised(source: Source, *kinds: Kind) -> InputError:
 
 def _fields_hint(source: Source, *kinds: Kind) -> str | None:
     """What a line of JSON lacks."""
+    from shlex import quote
+
     first = source.first_object
     if "run" in kinds and ("retrieved" in first if first is not None else source.first_line.startswith(b'["')):
         return 'each output needs the id of its sample: {"id": "q-1", "retrieved": ["doc-7", "doc-3"]}'

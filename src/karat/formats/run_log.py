@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
 from itertools import pairwise, repeat
@@ -152,12 +153,12 @@ class RunLog(Run):
         of the first records."""
         if not isinstance(self._records, Source):
             some = self._records[:_NOTED] if isinstance(self._records, list) else []
-        elif DISTANCE.search(self._records.head.decode("utf-8", "replace")) and is_json_lines(self._records):
+        elif re.search(DISTANCE, self._records.head.decode("utf-8", "replace")) and is_json_lines(self._records):
             some = list(decodable(self._records.head.splitlines()))
         else:
             some = []
         lists = [[hit for hit in _hits_of(record, self._hits) if isinstance(hit, dict)] for record in some]
-        names = {name for hits in lists for hit in hits for name in hit if DISTANCE.search(name)}
+        names = {name for hits in lists for hit in hits for name in hit if re.search(DISTANCE, name)}
         if len(names) != 1:
             return None
         [name] = names

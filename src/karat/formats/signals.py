@@ -10,14 +10,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from karat.data.attributes import attribute
-from karat.data.gold import Gold
+from karat.data.gold import SIGNAL, Gold
 from karat.errors import InputError, NoOverlap
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Source, SourcePlace
 from karat.formats.records import list_entries, read_document
 from karat.formats.trec_rows import as_text
 
-SIGNAL = "outside_quality"  # field of the gold set that holds it
 _WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "up": 1.0, "down": 0.0, "👍": 1.0, "👎": 0.0}
 _EXPECTED = "a number, true or false, yes or no, up or down"
 _HINT = "write FILE:FIELD; every line of the file needs query_id and the field"

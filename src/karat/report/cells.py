@@ -30,7 +30,6 @@ from karat.report.blocks import (
     Text,
     TextKind,
 )
-from karat.report.time_axis import moment
 from karat.results.differences import Difference
 from karat.results.numbers import difference, interval, listed, p_value, points, with_interval, written
 from karat.results.saved import SegmentRow
@@ -232,6 +231,8 @@ def as_table(figure: Picture) -> Table:
     """The numbers of a picture as a table, for terminals, Markdown and screen readers."""
     if isinstance(figure, Chart):
         xs = sorted({x for series in figure.series for x in series.x})
+        from karat.report.time_axis import moment
+
         shown = moment if figure.x_scale == "time" else "{:g}".format
         marks = "; ".join(f"{figure.x_title} = {shown(mark.x)}: {mark.text}" for mark in figure.marks)
         scores = (Column(series.name, "score") for series in figure.series)

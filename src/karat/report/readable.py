@@ -9,8 +9,8 @@ LONGEST = 2_000
 QUERY = 300  # characters of a query that is shown in full
 NAME = 120  # characters of a name
 # Control characters, surrogates, the 66 noncharacters, and characters that reverse the text direction. Joiners stay:
-# Persian and emoji need them.
-_UNREADABLE = re.compile(
+# Persian and emoji need them. Compiled when it is used: few texts need it.
+_UNREADABLE = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef"
     + "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
     + "]"
@@ -30,8 +30,8 @@ def readable(text: str, longest: int = LONGEST) -> str:
     more = len(text) - longest
     note = f"… ({more:,} more characters)"
     if more <= len(note):  # the note would be longer than the text it replaces
-        return _UNREADABLE.sub("�", text)
-    return _UNREADABLE.sub("�", text[:longest]) + note
+        return re.sub(_UNREADABLE, "�", text)
+    return re.sub(_UNREADABLE, "�", text[:longest]) + note
 
 
 def safe(text: str, longest: int = LONGEST) -> str:

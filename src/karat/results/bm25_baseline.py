@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from karat.data.attributes import language_of
-from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.hits import Hits, Run
 from karat.errors import KaratError, MissingExtra
@@ -17,6 +16,7 @@ from karat.scoring.views import View
 
 if TYPE_CHECKING:
     from karat.data.audit import Audit
+    from karat.data.corpus import Corpus
     from karat.retrievers.bm25 import BM25
     from karat.scoring.judged import Rules
     from karat.scoring.table import JudgedTable

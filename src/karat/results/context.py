@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.results.analyses.base import Analyses, Setup
 from karat.results.diagnosis.bands import Reading
@@ -17,8 +16,11 @@ from karat.results.sweep import Sweep
 from karat.scoring.extra_labels import Labelling
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
-from karat.scoring.unjudged import OpenPart
 from karat.scoring.views import Level
+
+if TYPE_CHECKING:
+    from karat.data.corpus import Corpus
+    from karat.scoring.unjudged import OpenPart
 
 
 class Precomputed(msgspec.Struct, frozen=True):

@@ -16,7 +16,6 @@ from karat.scoring.metrics.base import Metric
 from karat.statistics.distribution import quantile_difference_interval
 from karat.statistics.intervals import OPEN, Range, bounded
 from karat.statistics.sampling import Sampling
-from karat.statistics.significance import sign_flip_p
 from karat.statistics.sums import sum_up
 from karat.statistics.tally import tally
 
@@ -147,6 +146,8 @@ class Paired(Bulk, frozen=True):
     def _p(self, metric: Metric, there: Bools, seed: int, permutations: int, *, quick: bool = False) -> float | None:
         if metric.aggregate is not None or not there.any() or not permutations:
             return None
+        from karat.statistics.significance import sign_flip_p
+
         deltas, votes = self._moved(metric)
         weighed = deltas if votes is None else deltas * votes
         clusters = None if self.baseline.clusters is None else self.baseline.clusters[there]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
-from shlex import quote
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
@@ -19,22 +18,17 @@ from karat.data.attributes import (
     with_no_answer,
 )
 from karat.data.audit import Audit
-from karat.data.forbidden import check_rules, read_rules
 from karat.data.gold import Gold
 from karat.data.hits import STEPS, Run, SaidLate, Ungrouped
 from karat.data.ids import DocRule
-from karat.data.normal_ids import IdNormalizer
 from karat.errors import ConfigError, InputError, KaratError, NoOverlap, shorten
-from karat.formats.map_guess import map_of_both
 from karat.formats.read import named_run, read_gold, read_run
 from karat.options.option import part_of, takes
 from karat.results.analyses.base import Consumer, Lacking, Setup, needs_of_analyses
-from karat.results.bm25_baseline import WordSearch
 from karat.results.context import Context
 from karat.results.evaluation import KEEP_LISTS, Evaluation
 from karat.results.result import Result
 from karat.results.results import Results
-from karat.scoring.dates import with_versions
 from karat.scoring.engines.base import Engine
 from karat.scoring.engines.find import find_engine
 from karat.scoring.extra_labels import Labelling
@@ -51,6 +45,7 @@ from karat.scoring.top_lists import TOP, in_order, lists_hash, reference_lists
 from karat.scoring.views import BM25, ORIGINAL, RAW, Need, route_lists
 
 if TYPE_CHECKING:
+    from karat.data.normal_ids import IdNormalizer
     from karat.options.keywords import EvaluateKeywords
 
 PANEL = (
@@ -133,7 +128,11 @@ def _evaluation(
     engine = find_engine(asked.engine, run, asked.spark_master)
     logged, gold = _read(engine, run, gold, asked)
     logged.match_queries(gold)
-    normal = IdNormalizer.of(gold, logged, DocRule(asked.doc_of)) if asked.normalize_ids else None
+    normal = None
+    if asked.normalize_ids:
+        from karat.data.normal_ids import IdNormalizer
+
+        normal = IdNormalizer.of(gold, logged, DocRule(asked.doc_of))
     routes = asked.routes or {}
     others = {RAW: asked.raw, ORIGINAL: asked.original, BM25: asked.bm25}
     others |= {route_lists(name): other for name, other in routes.items()}
@@ -148,6 +147,8 @@ def _evaluation(
         logged.match_texts(corpus)
     gold = gold if normal is None else normal.adopted_gold(gold)  # last: its ids may be in any of the others
     if corpus is not None:
+        from karat.scoring.dates import with_versions
+
         gold = with_versions(gold, corpus, DocRule(asked.doc_of))
     gold = gold if asked.no_answer is None else with_no_answer(gold, asked.no_answer)
     if asked.quality is not None:
@@ -161,13 +162,19 @@ def _evaluation(
     if asked.no_future and not any(gold.as_of):
         raise InputError("no query has a date", code="no-times", file=gold.label, field="as_of", hint=_NO_TIME)
     if asked.forbid:
+        from karat.data.forbidden import check_rules, read_rules
+
         check_rules(read_rules(asked.forbid), lambda _: [], gold, np.zeros(0, np.int64))  # raises now
     segmented_by = segment_titles(gold, asked.segments)
     for name in segmented_by:
         segment_members(gold, name)  # raises for an unknown name now, not after scoring
     size = asked.corpus_size or (None if corpus is None else len(corpus) or None)
     rules = part_of(asked, Rules, prices=_prices(asked.prices), corpus_size=size)
-    lent: dict[str, Run] = {} if corpus is None else {BM25: WordSearch(corpus, gold)}
+    lent: dict[str, Run] = {}
+    if corpus is not None:
+        from karat.results.bm25_baseline import WordSearch
+
+        lent[BM25] = WordSearch(corpus, gold)
     lent |= read
     if asked.columns is not None and not was_read:
         asked.columns.refuse_unused()
@@ -250,6 +257,10 @@ def _read(engine: Engine, run: Any, gold: Any, asked: Options) -> tuple[Run, Gol
         error.also = None if also is None or also.code == error.code == "swapped" else also
         maps = [_map_in(each) for each in (error, also)]
         if also is not None and maps[0] and maps[1]:
+            from shlex import quote
+
+            from karat.formats.map_guess import map_of_both
+
             also.hint = None
             error.hint = f"map the fields of both files: --map {quote(map_of_both(maps[0], maps[1]))}"
         raise

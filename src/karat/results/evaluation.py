@@ -10,15 +10,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from karat.data.audit import Audit
-from karat.data.corpus import DescribedRun
-from karat.data.forbidden import read_rules
 from karat.data.gold import Gold
 from karat.data.hits import SIZES, LentRun, NoLists, Run, Ungrouped, is_other_list
 from karat.data.ids import DocRule
-from karat.data.normal_ids import IdNormalizer, NormalizedRun, near_queries
-from karat.data.passages.resolve import in_corpus, resolve
 from karat.errors import InputError, NoOverlap, did_you_mean, shorten
-from karat.formats.spill import HeldRun, Spilling
 from karat.results.analyses.base import Consumer, needs_of_analyses
 from karat.results.bm25_baseline import NoWordSearch, WordSearch, mark_depth
 from karat.results.context import Context
@@ -26,7 +21,6 @@ from karat.results.queries.lists import ListReader
 from karat.results.result import Result
 from karat.results.summary import FEW
 from karat.scoring.collect import RunData, collect
-from karat.scoring.dates import NoVersions
 from karat.scoring.doubts import judge_doubts
 from karat.scoring.engines.base import Engine, Local
 from karat.scoring.judged import Rules
@@ -40,6 +34,7 @@ from karat.scoring.views import BM25, ORIGINAL, OWN, RAW, Need, View
 from karat.statistics.sampling import Sampling
 
 if TYPE_CHECKING:
+    from karat.data.normal_ids import IdNormalizer
     from karat.formats.corpora import Corpora
 
 KEEP_LISTS = 20_000  # up to this many queries, lists to show are kept during the pass; else they are read again
@@ -81,6 +76,8 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         request = self._request(views, plan)
         kept = request.lists == plan.lists and (request.texts or not plan.texts)
         if plan.lists and not kept and not run.can_look:
+            from karat.formats.spill import Spilling
+
             run = Spilling(run, plan.lists, self.rules.scores)
             request = replace(request, columns=request.columns | ({"text"} if plan.texts else frozenset()))
         run, golds = self._golds(self._described(run), views, request)
@@ -148,8 +145,15 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         return DocRule(self.rules.doc_of)
 
     def _described(self, run: Run) -> Run:
-        run = run if self.normal is None or isinstance(run, WordSearch) else NormalizedRun(run, self.normal)
-        return run if self.corpora is None else DescribedRun(run, self.corpora.of, self._rule)
+        if self.normal is not None and not isinstance(run, WordSearch):
+            from karat.data.normal_ids import NormalizedRun
+
+            run = NormalizedRun(run, self.normal)
+        if self.corpora is not None:
+            from karat.data.corpus import DescribedRun
+
+            run = DescribedRun(run, self.corpora.of, self._rule)
+        return run
 
     def _golds(self, run: Run, views: Iterable[View], request: PassRequest) -> tuple[Run, Golds]:
         """The gold set for each view, and the run, held in memory if locating passages needed its hits."""
@@ -163,6 +167,11 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         for level, labels in {(view.level, view.labels) for view in views}:
             gold = sets[labels]
             golds.sets[level, labels] = gold.documents(self._rule, known) if level == "doc" else gold
+        if not any(gold.passages for gold in sets.values()):
+            return run, golds
+        from karat.data.passages.resolve import in_corpus, resolve
+        from karat.formats.spill import HeldRun
+
         held: Run | None = None
         for lists, labels in {(view.lists, view.labels) for view in views if sets[view.labels].passages}:
             if self.corpora is not None and in_corpus(sets[labels], self.corpora.first, self._rule) is not None:
@@ -335,8 +344,11 @@ class Evaluation(msgspec.Struct, frozen=True, eq=False):
         """Count audit entries that are known only after the pass."""
         audit, table, gold = result.audit, result.data.tables[result.view], result.gold
         missing = np.flatnonzero(~table.present)
-        near = near_queries(result.data.unknown, gold, missing)
-        audit.count("near_queries", len(near), (f"run {name}, gold {other}" for name, other in near.items()))
+        if result.data.unknown:
+            from karat.data.normal_ids import near_queries
+
+            near = near_queries(result.data.unknown, gold, missing)
+            audit.count("near_queries", len(near), (f"run {name}, gold {other}" for name, other in near.items()))
         count_missing(gold, missing, audit, "missing_skipped" if self.rules.missing == "skip" else "missing_queries")
         relevant = gold.count_items(gold.grades > 0)
         bare = result.rows[(relevant[result.rows] == 0) & (gold.no_answer[result.rows] == 0)]
@@ -360,6 +372,8 @@ def _refuse_no_overlap(measured: RunData, run: str, gold: Gold, views: Iterable[
     tables = [measured.tables[view] for view in views if view in measured.tables]
     if any(table.present.any() for table in tables):
         return
+    from karat.data.normal_ids import near_queries
+
     of = f" (system {shorten(measured.system, 40)!r})" if measured.system else ""
     entries = [entry for table in tables for entry in table.audit if entry.code == "unknown_queries"]
     run_has = f", the run has {entries[0].examples[0]!r}" if entries and entries[0].examples else ""
@@ -403,11 +417,17 @@ def _refuse_undated(systems: Collection[RunData], run: str, own: View) -> None:
     for measured in systems:
         if measured.odd_version is not None:
             raise measured.odd_version.error(run)
+    from karat.scoring.dates import NoVersions
+
     raise NoVersions("no hit has a version", file=run, field="doc_version", hint=_NO_VERSION)
 
 
 def _refuse_unchecked(systems: Collection[RunData], run: str, rules: Rules) -> None:
     """Raise for a rule of `--forbid` that could check no hit of any system: finding nothing would prove nothing."""
+    if not rules.forbid:
+        return
+    from karat.data.forbidden import read_rules
+
     use = RuleUse()
     for measured in systems:
         use |= measured.rule_use

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from karat.data.attributes import cluster_numbers, segment_groups, segment_title
 from karat.data.audit import Audit
 from karat.data.bulk import Bulk
-from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.ids import Floats, Ints
 from karat.data.presented import Presented, above
@@ -41,6 +40,7 @@ from karat.statistics.sampling import Sampling
 if TYPE_CHECKING:
     import polars as pl
 
+    from karat.data.corpus import Corpus
     from karat.results.analyses.base import Analyses
     from karat.results.comparison.drift import Drift
     from karat.results.power import Plan

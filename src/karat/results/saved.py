@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SCHEMA: Literal["karat/result/2"] = "karat/result/2"
 SEVERAL: Literal["karat/results/1"] = "karat/results/1"
 BOARD = "karat/leaderboard/1"
-_SAYS_SO = re.compile(rb'\s*\{\s*"schema"\s*:\s*"karat/(results?|leaderboard)/')
+_SAYS_SO = rb'\s*\{\s*"schema"\s*:\s*"karat/(results?|leaderboard)/'
 
 
 def origin(result: Result) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def is_saved_result(path: Path) -> bool:
     if path.suffix != ".json" or not path.is_file():
         return False
     with path.open("rb") as stream:
-        return _SAYS_SO.match(stream.read(200)) is not None
+        return re.match(_SAYS_SO, stream.read(200)) is not None
 
 
 def read_results(path: str | PathLike[str]) -> list[SavedResult]:

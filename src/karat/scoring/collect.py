@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -13,19 +13,21 @@ from karat.data.audit import Audit
 from karat.data.bulk import Bulk
 from karat.data.hits import Hits, Ungrouped
 from karat.data.ids import Floats, Hashes, Ints, as_slice
-from karat.scoring.dates import OddVersion
 from karat.scoring.doubts import SeenScores
 from karat.scoring.judged import judge_missing
 from karat.scoring.list_hashes import DEPTHS
 from karat.scoring.metrics.forbidden import RuleUse
 from karat.scoring.name_watch import SeenNames
 from karat.scoring.one_pass import Golds, Part, PassRequest, measured_missing
-from karat.scoring.overlap import ThereFlags
 from karat.scoring.table import JudgedTable, TablePart
 from karat.scoring.top_lists import no_lists
-from karat.scoring.unjudged import OpenPart
 from karat.scoring.views import Level, View
-from karat.statistics.rank_overlap import Rankings
+
+if TYPE_CHECKING:
+    from karat.scoring.dates import OddVersion
+    from karat.scoring.overlap import ThereFlags
+    from karat.scoring.unjudged import OpenPart
+    from karat.statistics.rank_overlap import Rankings
 
 _UNKNOWN = 10_000
 Columns = dict[View, dict[str, Floats]]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
-from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.hits import Hits
 from karat.data.ids import DocRule, Floats, Ints, take_list
 from karat.data.passages.resolve import RESOLVED, in_corpus
 from karat.data.versions import EXPECTED, Version, is_said
 from karat.errors import InputError, shorten
+
+if TYPE_CHECKING:
+    from karat.data.corpus import Corpus
 
 _TAG = "doc_version"
 

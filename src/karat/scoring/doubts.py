@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import numpy as np
 
-from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.hits import DISTANCE, Hits
 from karat.data.id_forms import can_be_loose
@@ -27,6 +26,7 @@ from karat.scoring.views import level_of
 
 if TYPE_CHECKING:
     from karat.data.audit import Audit
+    from karat.data.corpus import Corpus
 
 # A retriever that finds something for a quarter of the queries finds nothing for 17 of them in 0.75 % of cases.
 _HIT_RATE, _CHANCE = 0.25, 0.01
@@ -319,7 +319,7 @@ def seen_scores(hits: Hits) -> SeenScores:
     if hits.distance_field is not None:
         seen.listed, seen.listed_falls = int(listed_only(hits).sum()), not hits.distances_rise
         seen.field = hits.distance_field if seen.listed else None
-    elif hits.score_field is not None and DISTANCE.search(hits.score_field):
+    elif hits.score_field is not None and re.search(DISTANCE, hits.score_field):
         seen.distances = int(score_decides(hits).sum())
         seen.field = hits.score_field if seen.distances else None
     if hits.rowwise:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from karat.data.audit import Audit
-from karat.data.equal_items import fill_places
 from karat.data.gold import DOC, Gold
 from karat.data.hits import OTHER_TIMES, WRITTEN, Hits
 from karat.data.ids import (
@@ -26,10 +25,7 @@ from karat.data.ids import (
     take,
     take_list,
 )
-from karat.data.prices import unpriced
-from karat.data.versions import is_said
 from karat.files.native import native
-from karat.scoring.dates import newer
 from karat.scoring.ranking import drop_repeats, inspect_order, places_of, rank_order
 
 if TYPE_CHECKING:
@@ -126,6 +122,8 @@ def _count_unpriced(hits: Hits, rules: Rules, audit: Audit) -> None:
     """Count queries with unknown cost although there is a price table."""
     if rules.prices is None:
         return
+    from karat.data.prices import unpriced
+
     reasons = [
         next((why for used in usage or () if (why := unpriced(used, rules.prices))), None)
         for usage in hits.fields.get("usage", ())
@@ -172,6 +170,9 @@ def _prune(hits: Hits, rules: Rules, audit: Audit) -> Hits:
 
 def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit: Audit) -> Hits:
     """Remove hits that did not exist yet at their query's as_of. The gold stays whole: its items are still expected."""
+    from karat.data.versions import is_said
+    from karat.scoring.dates import newer
+
     late = newer(hits, gold, queries, np.arange(len(hits.query_of_row)))
     dated = np.array([gold.as_of[query] is not None for query in queries.tolist()], np.bool_)
     said = np.array([is_said(v) for v in hits.columns.get("doc_version") or [None] * len(late)], np.bool_)
@@ -238,6 +239,8 @@ def _match_equal(hits: Hits, gold: Gold, queries: Ints) -> tuple[Ints, Ints]:
 
 
 def _fill_places(gold: Gold, query: Ints, items: Ints, equal: Bools) -> None:
+    from karat.data.equal_items import fill_places
+
     assert gold.equals is not None
     fill_places(items, query, equal, gold.offsets[query + 1] - gold.equals.places[query])
 

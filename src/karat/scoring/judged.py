@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 
 from karat.data.bulk import Bulk
-from karat.data.forbidden import read_rules
 from karat.data.gold import Gold
 from karat.data.hits import Hits
 from karat.data.ids import (
@@ -45,8 +44,12 @@ class Rules(CountingOptions):
     @property
     def needs(self) -> frozenset[str]:
         """Optional columns of hits."""
-        versions = {"doc_version"} if self.no_future else set[str]()
-        return frozenset(versions | {rule.column for rule in read_rules(self.forbid)} if self.forbid else versions)
+        versions = frozenset({"doc_version"} if self.no_future else ())
+        if not self.forbid:
+            return versions
+        from karat.data.forbidden import read_rules
+
+        return versions | {rule.column for rule in read_rules(self.forbid)}
 
 
 class Judged(Bulk, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -15,7 +15,6 @@ from karat.data.gold import Gold
 from karat.data.hits import Hits, Run
 from karat.data.ids import DocRule, Floats, Hashes, Ints, take
 from karat.errors import InputError
-from karat.scoring.dates import OddVersion, odd_versions
 from karat.scoring.doubts import SeenScores, seen_order
 from karat.scoring.judge import judge
 from karat.scoring.judged import Judged, Rules
@@ -31,7 +30,10 @@ from karat.scoring.table import TablePart
 from karat.scoring.top_lists import top_lists
 from karat.scoring.unjudged import FAR, OpenPart
 from karat.scoring.views import OWN, SEARCHES, Level, View
-from karat.statistics.rank_overlap import Rankings
+
+if TYPE_CHECKING:
+    from karat.scoring.dates import OddVersion
+    from karat.statistics.rank_overlap import Rankings
 
 _KEPT = 24 << 20  # bytes; glibc then keeps twice as much, and ignores blocks over 32 MB
 
@@ -210,6 +212,8 @@ def _odd_versions(judged: Judged) -> list[OddVersion]:
     """Only where versions were read."""
     if judged.hits is None or "doc_version" not in judged.hits.columns:
         return []
+    from karat.scoring.dates import odd_versions
+
     return odd_versions(judged.hits, judged.gold, judged.queries)
 
 

@@ -28,7 +28,7 @@ class Peer(msgspec.Struct, frozen=True):
 _LINEAR = {"ndcg": {"gain": "linear"}}
 _DEEP = 1000  # where other tools have no cutoff: deeper than the lists they are given
 _WHOLE: dict[str, dict[str, str]] = {"hit": {}, "recall": {}, "ndcg": {}, "precision": {"by": "returned"}}
-_OWN_K = re.compile(r"@\s*k|at[-_]k")  # refers to the configured cutoff
+_OWN_K = r"@\s*k|at[-_]k"  # refers to the configured cutoff
 
 PEERS: dict[str, Peer] = {
     "trec_eval": Peer({"missing": "skip", "ties": "id", "score_width": 32, "no_relevant": "zero"}, _LINEAR, _WHOLE),
@@ -76,7 +76,7 @@ def _like(peer: Peer, text: str | Metric, whole: bool) -> Metric:
         return metric
     said, name, given = text.lower().replace(" ", ""), metric.name, dict[str, Any]()
     without = metric.k is None and metric.budget is None and metric.cutoff == "required"
-    deep = whole and without and name in peer.whole and not _OWN_K.search(said)
+    deep = whole and without and name in peer.whole and not re.search(_OWN_K, said)
     if not any(parameter in said for parameter in _EXPLICIT):
         given = {**(peer.whole[name] if deep else {}), **peer.parameters.get(name, {})}
     return msgspec.structs.replace(metric, **given, **({"k": _DEEP} if deep else {}))

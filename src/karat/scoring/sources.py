@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from karat.data.corpus import Corpus
 from karat.data.hits import Run
 from karat.scoring.judged import Judged
+
+if TYPE_CHECKING:
+    from karat.data.corpus import Corpus
 
 SOURCES = "sources_returned"  # a fact of each query that analyses request: see `returned_sources`
 NO_SOURCE = "(none)"  # for a hit without a source

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from msgspec.structs import replace
 
 from karat.data.audit import Audit
-from karat.data.corpus import Corpus
 from karat.data.gold import DOC, Gold
 from karat.data.hits import Run, Ungrouped
 from karat.data.ids import DocRule, Ints, as_list
 from karat.data.passages.documents import Document
 from karat.data.passages.passage import Located, Passage, Place, Stretch
 from karat.errors import shorten
+
+if TYPE_CHECKING:
+    from karat.data.corpus import Corpus
 
 Known = Literal["corpus", "hits"]
 Documents = dict[str, Document]

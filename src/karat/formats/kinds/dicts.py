@@ -9,7 +9,6 @@ from karat.data.hits import Run
 from karat.errors import InputError
 from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.dataset import dataset_of
-from karat.formats.records import is_json_lines, read_document
 
 
 class DictFormat(Format):
@@ -38,6 +37,8 @@ class DictFormat(Format):
         return gold_from_dict(self._load(source), source.label, dataset_of(source))
 
     def _load(self, source: Source) -> dict[str, Any]:
+        from karat.formats.records import read_document
+
         value, _ = read_document(source)
         if not isinstance(value, dict):
             raise InputError(
@@ -49,4 +50,8 @@ class DictFormat(Format):
 def _is_many_lines(source: Source) -> bool:
     """Whether every line is a separate object."""
     lines = [line for line in source.head.splitlines() if line.strip()]
-    return len(lines) > 1 and all(line.startswith(b"{") for line in lines[:2]) and is_json_lines(source)
+    if len(lines) < 2 or not all(line.startswith(b"{") for line in lines[:2]):
+        return False
+    from karat.formats.records import is_json_lines
+
+    return is_json_lines(source)

@@ -15,7 +15,7 @@ from karat.formats.layout import has_role
 _BASIC = ({"query", "docid", "rating"}, {"query", "doc_id", "rating"})
 _DETAILED = {"query text", "doc id"}
 _NOT_PEOPLE = {"k", "start", "end"}  # columns of a gold set that hold numbers
-_NUMBER = re.compile(r"\d+(\.\d+)?")
+_NUMBER = r"\d+(\.\d+)?"
 
 
 def _first(value: Any) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def is_quepid_book(source: Source) -> bool:
     if header[:2] != ["query", "docid"] or other:
         return False
     cells = [str(value).strip() for row in first_rows(source) for value in list(row.values())[2:] if value is not None]
-    return any(cells) and all(_NUMBER.fullmatch(cell) for cell in cells if cell)
+    return any(cells) and all(re.fullmatch(_NUMBER, cell) for cell in cells if cell)
 
 
 class QuepidFormat(Format):

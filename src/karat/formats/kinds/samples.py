@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from karat.data.gold import Gold
 from karat.data.hits import Run
 from karat.formats.base import Format, Kind, ReadOptions, Source
-from karat.formats.records import is_json_lines
 
 
 class SamplesFormat(Format):
@@ -55,7 +54,11 @@ def is_sample(record: Any) -> bool:
 
 
 def _has_outputs(source: Source) -> bool:
-    if not source.looks_like_json or is_json_lines(source):
+    if not source.looks_like_json:
+        return False
+    from karat.formats.records import is_json_lines
+
+    if is_json_lines(source):
         return False
     return is_output(_first_entry(source)) or re.search(rb'"actual_?[oO]utput"\s*:', source.head) is not None
 

@@ -12,7 +12,6 @@ from karat.data.gold import Gold
 from karat.data.hits import Run
 from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.kinds.table import table_header
-from karat.formats.records import decodable, is_json_lines
 
 # A file without any of these names is none of these. Patterns are compiled when used: every start loads this file.
 _TELLTALE = (b"input", b"contexts", b"vars", b"xpect", b"test", b"results", b"request")
@@ -155,6 +154,8 @@ def _records(source: Source) -> list[dict[str, Any]]:
         return [dict.fromkeys(table_header(source) or (), "")]
     if not source.looks_like_json:
         return first_rows(source)
+    from karat.formats.records import decodable, is_json_lines
+
     if is_json_lines(source):
         return [*islice(decodable(source.head.splitlines()), _SHOWN)] or [source.first_object or {}]
     text = source.head.decode("utf-8", "replace")

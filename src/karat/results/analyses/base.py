@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from karat.data.corpus import Corpus
 from karat.data.gold import Gold
 from karat.data.ids import Bools, Ints
 from karat.errors import InputError
@@ -22,6 +21,7 @@ from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.views import Need, View
 
 if TYPE_CHECKING:
+    from karat.data.corpus import Corpus
     from karat.results.result import Result
 
 PERMUTATIONS = 10_000

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from karat.data.entities import Link, Links, link
 from karat.results.analyses.base import Analysis, Lacking, Setup
 from karat.results.summary import SummaryRow
 from karat.scoring.views import Need
 
 if TYPE_CHECKING:
+    from karat.data.entities import Link, Links
     from karat.results.result import Result
 
 _KINDS = ("precision", "recall", "f1")
@@ -79,6 +79,8 @@ class EntityAnalysis(Analysis):
 
 
 def _links(side: Result) -> Iterable[Links]:
+    from karat.data.entities import link
+
     wanted = side.gold.fields["entities"]
     for row, query, said in zip(side.rows.tolist(), side.queries, side.facts("entities"), strict=True):
         given = [] if query in side.missing else said

@@ -12,11 +12,9 @@ from karat.data.audit import Entry
 from karat.data.gold import Gold
 from karat.data.hits import OPTIONAL_COLUMNS
 from karat.data.ids import DocRule
-from karat.data.versions import Version
 from karat.results.analyses.base import PERMUTATIONS, Analysis, Lacking, Setup, pair
 from karat.results.differences import Difference
 from karat.results.summary import SummaryRow
-from karat.scoring.dates import item_versions
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.lists import Freshness
 from karat.scoring.views import Need
@@ -115,6 +113,8 @@ def _refuse_undated(after: Result) -> None:
 
 def _newer_gold(side: Result, after: Result) -> tuple[list[str], bool]:
     """Relevant items newer than their query's as_of, and whether these are all, or only some that the run returned."""
+    from karat.scoring.dates import item_versions
+
     if side.corpus is None or side.corpus.versions is None:
         return [name for entry in after.audit if entry.code == "future_gold" for name in entry.examples], False
     return _newer_than_as_of(side.gold, item_versions(side.gold, side.corpus, DocRule(side.rules.doc_of))), True
@@ -122,6 +122,8 @@ def _newer_gold(side: Result, after: Result) -> tuple[list[str], bool]:
 
 def _newer_than_as_of(gold: Gold, versions: list[list[Any]]) -> list[str]:
     """Items of which every version is newer."""
+    from karat.data.versions import Version
+
     found = []
     for item in np.flatnonzero(gold.grades > 0).tolist():
         query = int(gold.query_of_item[item])

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import msgspec
 import numpy as np
 
-from karat.data.corpus import Corpus
 from karat.data.gold import DOC, Gold
 from karat.data.ids import Bools, DocRule, as_list, take_list
-from karat.data.passages.documents import ChunkTexts, normalise
-from karat.data.passages.passage import Passage
 from karat.errors import shorten
 from karat.results.analyses.base import Analysis, Lacking, NotAsked, Setup
 from karat.scoring.overlap import ThereFlags, documents_of, relevant_items
 from karat.scoring.views import Need
 
 if TYPE_CHECKING:
+    from karat.data.corpus import Corpus
+    from karat.data.passages.passage import Passage
     from karat.results.result import Result
 
 _GONE = 0.05  # share of the chunk labels whose document exists: more means rechunking
@@ -148,6 +147,8 @@ def _first(names: Iterable[str]) -> list[str]:
 def _lacks_quote(text: str | None, passage: Passage | None) -> bool:
     if not text or passage is None or passage.quote is None:
         return False
+    from karat.data.passages.documents import ChunkTexts, normalise
+
     return not ChunkTexts([text]).holders(normalise(passage.quote))
 
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import msgspec
 import numpy as np
 
-from karat.formats.signals import SIGNAL
+from karat.data.gold import SIGNAL
 from karat.results.analyses.base import Analysis, NotAsked, Setup
 from karat.results.summary import number
 from karat.scoring.metrics.base import Relevance
 from karat.scoring.views import Need
-from karat.statistics.rank_correlation import FEWEST, rank_correlation
 
 if TYPE_CHECKING:
     from karat.results.result import Result
@@ -56,6 +55,8 @@ class QualityAnalysis(Analysis):
         return Need(metrics=tuple(dict.fromkeys((*_USUAL, *own))))
 
     def find(self, side: Result) -> QualityFound:
+        from karat.statistics.rank_correlation import FEWEST
+
         given = side.gold.fields[SIGNAL]
         signal = np.array([np.nan if given[row] is None else given[row] for row in side.rows.tolist()], np.float64)
         everywhere = np.arange(len(signal))
@@ -69,6 +70,8 @@ class QualityAnalysis(Analysis):
 
 
 def _tracking(side: Result, name: str, segment: str | None, signal: np.ndarray, at: np.ndarray) -> Tracking:
+    from karat.statistics.rank_correlation import rank_correlation
+
     clusters = side.columns.clusters
     unit = None if clusters is None else clusters[at]
     found = rank_correlation(side.values[name][at], signal[at], side.sampling, unit)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 import numpy as np
 
-from karat.data.corpus import Corpus
 from karat.data.gold import CHUNK, DOC, Gold
 from karat.data.ids import Bools, DocRule, Ints, take_list
 from karat.results.analyses.base import Analysis, Lacking, Setup, with_lists
@@ -52,6 +51,7 @@ STAGES = (
 )
 
 if TYPE_CHECKING:
+    from karat.data.corpus import Corpus
     from karat.results.result import Result
 _FOUND = len(STAGES)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from karat.data.ids import DocRule
 from karat.errors import ConfigError
 from karat.results.analyses.label_health import LabelHealth, label_health
-from karat.results.diagnosis import changes, rules
+from karat.results.diagnosis import rules
 from karat.results.diagnosis.evidence import Evidence
 from karat.results.diagnosis.finding import Finding, Rule
 from karat.results.diagnosis.rules.ranking import BM25_METRICS
@@ -110,6 +110,8 @@ def _pair(result: Result, comparison: Comparison) -> CandidateComparison:
 
 def reference() -> str:
     """The rules as Markdown, one heading each."""
+    from karat.results.diagnosis import changes
+
     entries: list[Rule[Any]] = [*rules.TABLE, *changes.TABLE]
     parts = []
     for rule in entries:

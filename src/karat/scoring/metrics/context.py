@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from karat.data.corpus import Corpus
 from karat.data.hits import Run
 from karat.data.ids import Floats, Ints
 from karat.scoring.judged import Judged
 from karat.scoring.metrics.base import Basis, CutoffUse, Direction, Metric, Relevance, share
 from karat.scoring.metrics.lists import Novelty
+
+if TYPE_CHECKING:
+    from karat.data.corpus import Corpus
 
 Order: TypeAlias = Literal["rank", "reversed", "sides"]
 Third: TypeAlias = Literal["first", "middle", "last"]

@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 
 from karat.data.gold import HOPS
-from karat.data.hops import hop_items
 from karat.data.ids import Bools, Floats, Ints
 from karat.scoring.judged import Judged
 from karat.scoring.metrics.base import Basis, CutoffUse, Metric, share
@@ -34,6 +33,8 @@ class HopsCovered(Metric, frozen=True, kw_only=True):
         return None if any(judged.gold.fields.get(HOPS) or ()) else "no query of the gold set has hops"
 
     def score(self, judged: Judged) -> Floats:
+        from karat.data.hops import hop_items
+
         hops = hop_items(judged.gold)
         covered = hops.covered(found_items(judged, self.limit(judged)))
         size = len(judged.gold.queries)

@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 
 from karat.data.ids import Floats, Ints, count_distinct
-from karat.scoring.dates import newer
 from karat.scoring.judged import Judged
 from karat.scoring.metrics.base import Basis, CutoffUse, Direction, Metric, share
 
@@ -206,6 +205,8 @@ class Freshness(Metric, frozen=True, kw_only=True):
     def score(self, judged: Judged) -> Floats:
         if judged.hits is None:
             return np.full(judged.n, np.nan)
+        from karat.scoring.dates import newer
+
         query, rows = judged.top(self.limit(judged))
         late = newer(judged.hits, judged.gold, judged.queries, rows)
         known = ~np.isnan(late)

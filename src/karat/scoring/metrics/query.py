@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from karat.data.entities import Links, link
 from karat.data.gold import Gold
 from karat.data.ids import Floats, Ints
 from karat.scoring.judged import Judged
 from karat.scoring.metrics.base import Basis, Metric, share
+
+if TYPE_CHECKING:
+    from karat.data.entities import Links
 
 
 def sources_of(value: Any) -> frozenset[str] | None:
@@ -73,6 +75,8 @@ def links_of(judged: Judged) -> list[Links | None]:
 
 
 def _links(judged: Judged, at: int) -> Links | None:
+    from karat.data.entities import link
+
     gold = judged.gold.fields.get("entities")
     wanted = None if gold is None else gold[int(judged.queries[at])]
     logged = None if judged.hits is None else judged.hits.fields.get("entities")

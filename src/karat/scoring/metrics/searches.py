@@ -7,7 +7,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from karat.data.hits import FOUND_AT, SEARCHES, STEPS
-from karat.data.hops import hop_items
 from karat.data.ids import Floats, Ints
 from karat.errors import shorten
 from karat.scoring.judged import Judged, relevance
@@ -203,6 +202,8 @@ class SearchedQuery(NamedTuple):
 
 def searched(own: Judged, lists: Judged) -> list[SearchedQuery | None]:
     """The searches of each query. `own`: the final lists; `lists`: those of the searches, of the same queries."""
+    from karat.data.hops import hop_items
+
     if lists.hits is None or own.hits is None:
         return [None] * own.n
     places, told = FoundPlaces.of(lists), _told(lists)

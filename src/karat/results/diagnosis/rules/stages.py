@@ -15,13 +15,11 @@ from karat.results.analyses.no_answer import Unanswerable
 from karat.results.analyses.reranker import Reranked
 from karat.results.analyses.rewriter import Rewritten
 from karat.results.diagnosis import thresholds as at
-from karat.results.diagnosis.changes import moved
 from karat.results.diagnosis.evidence import Evidence, LazyInterval
 from karat.results.diagnosis.finding import MissingEvidence, Number, Proof, RuleTable
 from karat.results.differences import Difference
 from karat.results.numbers import decimal_of, enumerated, ms_of, percent, share_of
 from karat.results.summary import FEW
-from karat.statistics.significance import apart_p, holm
 
 TABLE: RuleTable[Evidence] = RuleTable()
 rule: Final = TABLE.rule
@@ -36,6 +34,8 @@ _ROUNDING = 1e-9
 )
 def reranker_hurts(e: Evidence) -> Iterator[Proof]:
     """nDCG@k of the final lists is 0.02 or more below that of the raw lists, beyond noise."""
+    from karat.results.diagnosis.changes import moved
+
     found = _reranked(e)
     change = _change(e, found.differences[0])
     if (sure := change.below(0)) and change.value <= -at.NDCG_DROPS:
@@ -89,6 +89,8 @@ def misrouted(e: Evidence) -> Iterator[Proof]:
 def rewriting_harms(e: Evidence) -> Iterator[Proof]:
     """nDCG@k with the rewritten query is 0.02 or more below that with the original one, beyond noise; or more than 20%
     of the queries got worse, whatever the others gain."""
+    from karat.results.diagnosis.changes import moved
+
     found: Rewritten = e.analysis("rewriter")
     row, first = found.harmed, found.differences[0]
     change, harmed = _change(e, first), e.told("share harmed", row.mean, (row.low, row.high), row.n)
@@ -124,6 +126,8 @@ def weak_segment(e: Evidence) -> Iterator[Proof]:
     names = [name for name in e.attributes if name != "difficulty"]
     if not any(_far_below(e, name, values) for name in names):
         return
+    from karat.statistics.significance import holm
+
     groups = [group for name in names for group in _groups(e, name, values)]
     adjusted = holm(np.array([group.p for group in groups])).tolist()
     doubt = 1 - e.sampling.level
@@ -147,6 +151,8 @@ class _Group:
     def p(self) -> float:
         if self.own.value >= self.rest.value:
             return 1.0
+        from karat.statistics.significance import apart_p
+
         return apart_p(self.own.value, self.own.limits[1], self.rest.value, self.rest.limits[0], self.own.level)
 
 
