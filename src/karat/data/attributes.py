@@ -59,10 +59,12 @@ def segment_groups(gold: Gold, name: str, rows: Ints) -> list[tuple[str, Ints]]:
     members, labels = segment_members(gold, name)
     numbers: defaultdict[str, int] = defaultdict(count().__next__)
     number = np.fromiter(map(numbers.__getitem__, labels), np.int64, len(labels))
-    place = np.full(len(gold.queries), -1)
-    place[rows] = np.arange(len(rows))
-    place = place[members]
-    number, place = number[place >= 0], place[place >= 0]
+    place = members
+    if len(rows) < len(gold.queries):
+        place = np.full(len(gold.queries), -1)
+        place[rows] = np.arange(len(rows))
+        place = place[members]
+        number, place = number[place >= 0], place[place >= 0]
     # Places are in order already. Small numbers are sorted as such much faster.
     order = np.argsort(number.astype(np.uint16) if len(numbers) <= 2**16 else number, kind="stable")
     places = np.split(place[order], np.cumsum(np.bincount(number, minlength=len(numbers)))[:-1])

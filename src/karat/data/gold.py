@@ -157,6 +157,11 @@ class Gold(Bulk, frozen=True):
         return None if value is None else str(value)
 
     @cached_property
+    def has_as_of(self) -> bool:
+        """Whether a query has an `as_of`."""
+        return any(self.as_of)
+
+    @cached_property
     def as_of(self) -> list[Version | None]:
         """The time or version of each query's `as_of`, None where none is given."""
         values = self.fields.get("as_of") or self.tags.get("as_of")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from karat.data.attributes import cluster_numbers, segment_groups, segment_title
 from karat.data.audit import Audit
@@ -36,6 +37,7 @@ from karat.scoring.metrics.grammar import parse_metric, parse_metrics
 from karat.scoring.unjudged import Lists, lists_of
 from karat.scoring.views import BM25, OWN, Level, View
 from karat.statistics.sampling import Sampling
+from karat.statistics.tally import Tallies
 
 if TYPE_CHECKING:
     import polars as pl
@@ -101,7 +103,7 @@ class Result(Presented, Bulk, frozen=True):
     def depths(self) -> Ints:
         """Number of hits of each query."""
         table = self.data.tables.get(self.view)
-        return np.zeros(0, np.int64) if table is None else table.depth[self.rows]
+        return np.zeros(0, np.int64) if table is None else self._here(table.depth)
 
     @cached_property
     def places(self) -> Ints:
@@ -123,10 +125,18 @@ class Result(Presented, Bulk, frozen=True):
         said = self.data.facts.get(name)
         return [None] * len(self.rows) if said is None else [said[row] for row in self.rows.tolist()]
 
+    def has_fact(self, name: str) -> bool:
+        """Whether the run logged a fact for some query."""
+        return name in self.data.facts
+
     @cached_property
     def stages(self) -> dict[str, Floats]:
         """Stage → ms per query, if a time metric was requested."""
-        return {stage: times[self.rows] for stage, times in self.data.stages.items()}
+        return {stage: self._here(times) for stage, times in self.data.stages.items()}
+
+    def _here(self, column: NDArray[Any]) -> NDArray[Any]:
+        """A column of all queries for those of this result: no copy if it has all, so that it is counted once."""
+        return column if len(self.rows) == len(column) else column[self.rows]
 
     @property
     def missing_share(self) -> float:
@@ -184,16 +194,16 @@ class Result(Presented, Bulk, frozen=True):
         if table is None:
             return self._of_file(asked, view)
         rows = self._rows(view, table.present)
-        taken = slice(None) if len(rows) == len(table.present) else rows  # no copy of all rows
+        every = len(rows) == len(table.present)  # then columns are not copied
         values: dict[str, Floats] = {}
         votes: dict[str, Floats] = {}
         for metric in asked:
             name, at = str(metric), view.of(metric)
             found = self.data.values.get(at, {}).get(name)
             if found is not None:
-                values[name] = found[taken]
+                values[name] = found if every else found[rows]
                 said = self.data.votes.get(at, {}).get(name)
-                said = None if said is None else said[taken]
+                said = said if every or said is None else said[rows]
             elif metric.needs_hits:
                 raise Lacking(f"{name} in the evaluation: it looks at the hits themselves")
             else:
@@ -239,8 +249,11 @@ class Result(Presented, Bulk, frozen=True):
     def columns(self) -> Scores:
         """The scores with everything their means depend on."""
         clusters = None if self.cluster is None else cluster_numbers(self.gold, self.cluster)[self.rows]
-        tallies = self.memo.setdefault("tallies", {})
-        return Scores(self.metrics, self.values, self.votes, clusters, self._extremes, tallies)
+        return Scores(self.metrics, self.values, self.votes, clusters, self._extremes, self._tallies)
+
+    @property
+    def _tallies(self) -> Tallies:
+        return self.memo.setdefault("tallies", {})  # type: ignore[no-any-return]
 
     @cached_property
     def _extremes(self) -> Extremes | None:
@@ -253,7 +266,7 @@ class Result(Presented, Bulk, frozen=True):
     @cached_property
     def ceilings(self) -> Bounds:
         """Metric → what a perfect ranking of the gold scores on each query."""
-        return Ceilings(self.data.tables, self.view, self.rows, self.rules)
+        return Ceilings(self.data.tables, self.view, self.rows, self.rules, self._tallies)
 
     @cached_property
     def floors(self) -> Bounds:

@@ -19,10 +19,9 @@ from karat.statistics.distribution import Distribution
 from karat.statistics.intervals import OPEN, Range, bounded, mean_intervals
 from karat.statistics.sampling import Sampling
 from karat.statistics.sums import Sums, sum_up
-from karat.statistics.tally import Tally, tally
+from karat.statistics.tally import Tallies, Tally, tally
 
 Limits: TypeAlias = tuple[float | None, float | None]  # null: too few queries
-Tallies: TypeAlias = dict[int, tuple[Floats, Tally]]  # by the identity of the column, which is kept so that it stays
 FEW = 20  # with fewer queries a number is shown, but marked as too few to rely on
 
 

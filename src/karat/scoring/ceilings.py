@@ -17,6 +17,7 @@ from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
 from karat.scoring.table import JudgedTable
 from karat.scoring.views import Level, View, level_of
+from karat.statistics.tally import Tallies, tally_kinds
 
 _QUERIES = 10_000  # queries at a time
 _SMALL = 2_000_000  # gold items kept in memory between two metrics, at most
@@ -36,12 +37,21 @@ class _Alike(NamedTuple):
 
     judged: Judged  # one query of each kind
     which: Ints  # of these, for each query
+    counts: Ints  # queries of each kind
 
 
 class _QueryBounds:
     """Ceilings or floors by metric, computed on demand."""
 
-    def __init__(self, tables: Mapping[View, JudgedTable], view: View, rows: Ints, rules: Rules) -> None:
+    def __init__(
+        self,
+        tables: Mapping[View, JudgedTable],
+        view: View,
+        rows: Ints,
+        rules: Rules,
+        tallies: Tallies | None = None,  # what was counted; columns made here are added
+    ) -> None:
+        self._tallies: Tallies = {} if tallies is None else tallies
         self._tables = {level: tables[at] for level in ("chunk", "doc") if (at := view.but(level=level)) in tables}
         self._rows, self._rules = rows, rules
         self._known: dict[str, Floats] = {}
@@ -59,7 +69,9 @@ class _QueryBounds:
                 pieces = [self._bound(metric, judged) for judged in self._judged(level_of(metric))]
                 self._known[name] = np.concatenate([np.zeros(0), *pieces])
             else:
-                self._known[name] = self._bound(metric, alike.judged)[alike.which]
+                bound = self._bound(metric, alike.judged)
+                column = self._known[name] = bound[alike.which]
+                self._tallies[id(column)] = column, tally_kinds(bound, alike.counts)
         return self._known[name]
 
     def _by_grades(self, metric: Metric) -> bool:
@@ -99,9 +111,15 @@ def _find_alike(table: JudgedTable, rows: Ints, rules: Rules) -> _Alike | None:
     base, depths = int(items.max()) + 1, int(k.max() - k.min()) + 1
     if base ** len(grades) * depths * 4 > _KINDS:
         return None
-    worth = (base ** np.arange(len(grades)))[level]
-    number = np.diff(np.append(0, np.cumsum(worth))[gold.offsets])[rows] * depths + (k - k.min())
-    number = number * 4 + 2 * (gold.no_answer[rows] > 0)
+    before = np.zeros(len(level) + 1, np.int64)
+    np.cumsum((base ** np.arange(len(grades)))[level], out=before[1:])
+    number = np.diff(before[gold.offsets])
+    number = number if len(rows) == len(number) else number[rows]
+    number *= 4 * depths
+    if depths > 1:
+        number += 4 * (k - k.min())
+    if gold.no_answer.any():
+        number += 2 * (gold.no_answer[rows] > 0)
     number += 0 if table.by_document is None else table.by_document[rows]
     one = np.full(int(number.max()) + 1, -1)
     one[number] = np.arange(len(rows))  # the last of each kind
@@ -109,7 +127,8 @@ def _find_alike(table: JudgedTable, rows: Ints, rules: Rules) -> _Alike | None:
     some = rows[one[kinds]]
     one[kinds] = np.arange(len(kinds))
     matched = None if table.by_document is None else table.by_document[some]
-    return _Alike(judge_none(gold, some, matched, rules), one[number])
+    which = one[number]
+    return _Alike(judge_none(gold, some, matched, rules), which, np.bincount(which))
 
 
 class Extremes(msgspec.Struct, frozen=True, eq=False):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from karat.statistics.rank_overlap import Rankings
 
 _UNKNOWN = 10_000
+_LOOKED = 16  # values that tell most columns apart
 Columns = dict[View, dict[str, Floats]]
 
 
@@ -75,6 +76,18 @@ def collect(parts: Iterable[Part], request: PassRequest, golds: Golds) -> dict[s
             collector = systems[part.system] = _Collector(part.system, request, golds)
         collector.add(part)
     return {system: collector.finish() for system, collector in systems.items()}
+
+
+def _shared(columns: dict[str, Floats]) -> dict[str, Floats]:
+    """Equal columns as one array, so that it is counted once: latency and its quantiles have the same values."""
+    known: dict[bytes, Floats] = {}
+
+    def one(column: Floats) -> Floats:
+        first = known.setdefault(column[:_LOOKED].tobytes(), column)
+        # As whole numbers, since NaN differs from itself.
+        return first if np.array_equal(first.view(np.int64), column.view(np.int64)) else column
+
+    return {name: one(column) for name, column in columns.items()}
 
 
 class _Collector:
@@ -174,7 +187,7 @@ class _Collector:
         return RunData(
             system=self.system,
             tables=tables,
-            values=self.values,
+            values={view: _shared(columns) for view, columns in self.values.items()},
             votes=self.votes,
             lacking=self.lacking,
             rule_use=self.rule_use,

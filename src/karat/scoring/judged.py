@@ -95,7 +95,11 @@ class Judged(Bulk, frozen=True):
 
     def per_query(self, query: Ints, values: Floats | None = None) -> Floats:
         """Sum of values (or count) per query."""
-        return np.bincount(query, values, self.n).astype(np.float64)
+        return np.bincount(query, values, self.n).astype(np.float64, copy=False)
+
+    def within(self, limit: Ints | int) -> Bools:
+        """Which judged hits are inside the cutoff: one for each query, or the same for all."""
+        return self.hit_rank <= (limit if isinstance(limit, int) else limit[self.hit_query])
 
     @cached_property
     def perfect(self) -> Judged:

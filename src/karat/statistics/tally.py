@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -94,6 +95,23 @@ class Tally(msgspec.Struct, frozen=True, dict=True):
             return None
         q1, median, q3 = self.quantiles((0.25, 0.5, 0.75))
         return Distribution(q1, median, q3, self.count(0.0) / self.n, self.count(1.0) / self.n)
+
+
+Tallies: TypeAlias = dict[int, tuple[Floats, Tally]]  # by the identity of the column, which is kept so that it stays
+
+
+def tally_kinds(values: Floats, counts: Ints) -> Tally:
+    """As `tally` of a column that has each value so many times.
+
+    >>> found = tally_kinds(np.array([1.0, 0.5, np.nan, 1.0]), np.array([2, 3, 4, 5]))
+    >>> found.values.tolist(), found.counts.tolist(), found.size
+    ([0.5, 1.0], [3, 7], 14)
+    """
+    defined = ~np.isnan(values)
+    distinct, which = np.unique(values[defined] + 0.0, return_inverse=True)  # −0.0 and 0.0 are one value
+    found = np.zeros(len(distinct), np.int64)
+    np.add.at(found, which, counts[defined])
+    return Tally(distinct, found, int(counts.sum()))
 
 
 def tally(values: Floats) -> Tally:

@@ -63,6 +63,8 @@ class CostAnalysis(Analysis):
         return Need(metrics=_METRICS, facts=frozenset({"usage"}))
 
     def find(self, side: Result) -> Costs:
+        if not side.has_fact("usage"):
+            raise Lacking("`usage` in the run log")
         logged: list[list[Usage]] = [usage for usage in side.facts("usage") if usage is not None]
         if not logged:
             raise Lacking("`usage` in the run log")

@@ -51,7 +51,7 @@ class FreshnessAnalysis(Analysis):
     finds: ClassVar[type[msgspec.Struct]] = Fresh
 
     def need(self, setup: Setup) -> Need:
-        if not any(setup.gold.as_of):
+        if not setup.gold.has_as_of:
             raise Lacking("`as_of` in the gold set")
         k, requested = setup.rules.k, _of_lists(setup.metrics)
         names = _compared(k, requested)

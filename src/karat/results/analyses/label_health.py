@@ -80,9 +80,10 @@ class _Health:
         self._whole = ~settled & (documents | (named & ~(there.ids & ~there.names)))
         self._chunks = ~settled & ~self._whole
         self._unclear = self._whole & ~documents & ~(there.names & ~there.ids)
-        names = gold.packed[self._items]
-        other = documents_of(gold, rule) != names  # the document's name differs from the chunk's
-        self._moved = self._chunks & ~there.ids & other & there.documents
+        self._moved = self._chunks & ~there.ids & there.documents
+        at = np.flatnonzero(self._moved)  # names are long: only these are compared
+        owners = documents_of(gold, rule)[at] if gold.passages else gold.docs(rule)[self._items[at]]
+        self._moved[at] = owners != gold.packed[self._items[at]]  # the document's name differs from the chunk's
 
     def health(self) -> LabelHealth:
         there = self._there

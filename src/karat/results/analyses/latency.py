@@ -69,7 +69,10 @@ class LatencyAnalysis(Analysis):
 def timing(side: Result, stage: str | None, times: Floats) -> Timing | None:
     """The times of one stage, or of the whole query, with limits; None if no query logged it."""
     metrics = {name: kind(stage=stage) for name, kind in _KINDS.items()}
-    scores = Scores(list(metrics.values()), {str(m): times for m in metrics.values()}, {}, side.columns.clusters)
+    clusters, tallies = side.columns.clusters, side.columns.tallies
+    scores = Scores(
+        list(metrics.values()), {str(m): times for m in metrics.values()}, clusters=clusters, tallies=tallies
+    )
     values = {name: scores.mean(metric) for name, metric in metrics.items()}
     if None in values.values():
         return None

@@ -211,10 +211,10 @@ def _reasons(
 ) -> list[tuple[str, Bools]]:
     """Stage → which items it lost, most certain first. Every item that was not found has a stage."""
     k = _limits(side)[query]
-    final, place = side.places[rows], steps[0][1].places[rows]
+    final = side.places[rows]
+    place = final if steps[0][1] is side else steps[0][1].places[rows]
     lost = (final == 0) | (final > k)
     unlisted = (place == 0) & (raw <= 0)
-    reach = np.minimum(k, steps[0][1].depths[query])  # places in the final list within the top k
     ran, misrouted = _ran(side), _misrouted(side, rows, query)
     reasons: list[tuple[str, Bools]] = []
     if side.corpus is not None:
@@ -225,7 +225,10 @@ def _reasons(
         gone = (before.places[rows] > 0) & (after.places[rows] == 0)
         reasons.append((stage, (place > 0) & (place <= k) & gone))
     cut = OVER_BUDGET if _budget(side) else CUT
-    reasons += [(DEMOTED, (raw > 0) & (raw <= reach)), (cut, place > 0), (CUT_EARLY, raw > 0)]
+    if (raw >= 0).any():
+        reach = np.minimum(k, steps[0][1].depths[query])  # places in the final list within the top k
+        reasons.append((DEMOTED, (raw > 0) & (raw <= reach)))
+    reasons += [(cut, place > 0), (CUT_EARLY, raw > 0)]
     if misrouted is not None:
         reasons.append((MISROUTED, misrouted))
     reasons += [(NOT_RETRIEVED, raw == 0), (NOT_LISTED, raw < 0)]
@@ -283,8 +286,9 @@ def _raw_places(side: Result) -> Ints:
 
 def _ran(side: Result) -> Bools:
     """Which queries the system answered: not missing, and not an error without hits."""
-    errors, ran = side.facts("error"), with_lists(side)
-    if errors.count(None) < len(errors):
+    ran = with_lists(side)
+    if side.has_fact("error"):
+        errors = side.facts("error")
         ran = ran & ~(np.fromiter(map(bool, errors), np.bool_, len(errors)) & (side.depths == 0))
     return ran
 
@@ -313,6 +317,8 @@ def _misrouted(side: Result, rows: Ints, query: Ints) -> Bools | None:
 
     None if no query has both a route and an expected source.
     """
+    if not side.has_fact("route"):
+        return None
     routes, needed = side.facts("route"), expected_sources(side.gold, side.rows)
     if len(routes) in (routes.count(None), needed.count(None)):
         return None

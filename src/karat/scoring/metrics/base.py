@@ -148,6 +148,12 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
             return np.full(judged.n, self.k, np.int64)
         return judged.k if self.cutoff == "required" else np.full(judged.n, INFINITE)
 
+    def cut(self, judged: Judged) -> Ints | int:
+        """As `limit`, but one number where it is the same for every query, which is faster to compare with."""
+        if self.budget is not None or (self.k is None and self.cutoff == "required"):
+            return self.limit(judged)
+        return int(INFINITE) if self.k is None else self.k
+
     def parameters(self) -> dict[str, object]:
         """Parameters that differ from their defaults, in the order of declaration."""
         fields = zip(self.__struct_fields__, self.__struct_defaults__, strict=True)
@@ -179,7 +185,8 @@ class Relevance(Metric, frozen=True, kw_only=True):
         relevant = judged.relevant(self.rel)
         with np.errstate(divide="ignore", invalid="ignore"):
             values = self.compute(judged, relevant)
-        return np.where(relevant > 0, values, judged.without_gold)
+        some = relevant > 0
+        return values if some.all() else np.where(some, values, judged.without_gold)
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
         """One value per query; values of queries without relevant gold are ignored."""
@@ -216,17 +223,19 @@ class Relevance(Metric, frozen=True, kw_only=True):
         chances = chance_of(cases[0], cases[1])[which.reshape(-1)]
         return share(judged.per_query(query[items], chances), judged.relevant(self.rel))
 
-    def found(self, judged: Judged, limit: Ints, *, every_chunk: bool = False) -> Bools:
+    def found(self, judged: Judged, limit: Ints | int, *, every_chunk: bool = False) -> Bools:
         """Which judged hits are relevant, inside the cutoff and not a repeat of a document: one row per item found,
         or with `every_chunk` one per hit."""
-        hit = relevance(judged.hit_grade, self.rel) & (judged.hit_rank <= limit[judged.hit_query])
+        hit = relevance(judged.hit_grade, self.rel) & judged.within(limit)
         return judged.once_a_hit(hit) if every_chunk else hit & judged.hit_new
 
     def known_difference(self, lists: OpenLists) -> Floats:
         return self.score(lists.second) - self.score(lists.first)
 
-    def count_found(self, judged: Judged, limit: Ints, *, every_chunk: bool = False) -> Floats:
-        return judged.per_query(judged.hit_query[self.found(judged, limit, every_chunk=every_chunk)])
+    def count_found(self, judged: Judged, limit: Ints | int, *, every_chunk: bool = False) -> Floats:
+        # Adding zeros is faster than picking the hits that count.
+        found = self.found(judged, limit, every_chunk=every_chunk)
+        return judged.per_query(judged.hit_query, found.astype(np.float64))
 
 
 def share(part: Floats, whole: Floats | Ints) -> Floats:

@@ -46,10 +46,10 @@ class NDCG(Relevance, frozen=True, kw_only=True):
     gain: Literal["exp", "linear"] = "exp"
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
-        limit = self.limit(judged)
-        found = self.found(judged, limit)
+        limit = self.cut(judged)
+        found = np.flatnonzero(self.found(judged, limit))
         actual = self._dcg(judged, judged.hit_query[found], judged.hit_grade[found], judged.hit_rank[found])
-        share = actual / self._ideal(judged, limit if self.budget is None else np.full(judged.n, INFINITE))
+        share = actual / self._ideal(judged, limit if self.budget is None else int(INFINITE))
         return share if judged.gold.located is None else np.minimum(share, 1.0)
 
     def influence(self, lists: OpenLists) -> Floats | None:
@@ -100,17 +100,21 @@ class NDCG(Relevance, frozen=True, kw_only=True):
         np.add.at(counts, (judged.gold_query, level), 1)
         return counts[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:]
 
-    def _ideal(self, judged: Judged, limit: Ints) -> Floats:
-        counted = relevance(judged.gold_grade, self.rel)
-        query, grade = judged.gold_query[counted], judged.gold_grade[counted]
-        counts = np.bincount(query, minlength=judged.n)
-        rank = np.arange(len(query)) - (np.cumsum(counts) - counts)[query] + 1
-        inside = rank <= limit[query]
-        return self._dcg(judged, query[inside], grade[inside], rank[inside])
+    def _ideal(self, judged: Judged, limit: Ints | int) -> Floats:
+        query, grade = judged.gold_query, judged.gold_grade
+        counted = relevance(grade, self.rel)
+        if not counted.all():
+            query, grade = query[counted], grade[counted]
+        counts = judged.relevant(self.rel)
+        rank = np.arange(1, len(query) + 1) - (np.cumsum(counts) - counts)[query]
+        inside = rank <= (limit if isinstance(limit, int) else limit[query])
+        if not inside.all():
+            query, grade, rank = query[inside], grade[inside], rank[inside]
+        return self._dcg(judged, query, grade, rank)
 
     def _dcg(self, judged: Judged, query: Ints, grade: Floats, rank: Ints) -> Floats:
         gain = grade if self.gain == "linear" else _exponential(grade, judged, query)
-        return judged.per_query(query, gain / np.log2(rank + 1))
+        return judged.per_query(query, gain / _discounts(rank))
 
 
 def _exponential(grade: Floats, judged: Judged, query: Ints) -> Floats:
@@ -123,9 +127,15 @@ def _exponential(grade: Floats, judged: Judged, query: Ints) -> Floats:
     return np.exp2(grade - down) - np.exp2(-down)
 
 
+def _discounts(rank: Ints) -> Floats:
+    """log2(rank + 1). Ranks are few, so each logarithm is computed once."""
+    deepest = int(rank.max(initial=0))
+    return np.log2(np.arange(deepest + 1) + 1)[rank] if deepest < len(rank) else np.log2(rank + 1)
+
+
 def first_rank(metric: Relevance, judged: Judged) -> Ints:
     """Rank of the first relevant hit of each query, INFINITE where there is none inside the cutoff."""
-    found = metric.found(judged, metric.limit(judged))
+    found = np.flatnonzero(metric.found(judged, metric.cut(judged)))
     first = np.full(judged.n, INFINITE)
     np.minimum.at(first, judged.hit_query[found], judged.hit_rank[found])
     return first
@@ -225,7 +235,7 @@ class RBP(Relevance, frozen=True, kw_only=True):
         return self.rel is not None or self.top is not None
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
-        found = judged.once_a_hit(self.found(judged, self.limit(judged)))
+        found = judged.once_a_hit(self.found(judged, self.cut(judged)))
         weight = rbp_weight(self.p, judged.hit_rank[found]) * self._gain(judged.hit_grade[found])
         return np.minimum(judged.per_query(judged.hit_query[found], weight), 1.0)  # sums may round to slightly above 1
 

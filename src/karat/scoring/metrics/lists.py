@@ -149,11 +149,11 @@ class JudgedShare(Metric, frozen=True, kw_only=True):
     cutoff: ClassVar[CutoffUse] = "required"
 
     def score(self, judged: Judged) -> Floats:
-        limit = self.limit(judged)
-        inside = judged.once_a_hit(judged.hit_rank <= limit[judged.hit_query])
+        limit = self.cut(judged)
+        inside = judged.once_a_hit(judged.within(limit))
         shown = np.minimum(judged.depth, limit)
-        has_gold = np.bincount(judged.gold_query, minlength=judged.n) > 0
-        return share(judged.per_query(judged.hit_query[inside]), np.where(has_gold, shown, 0))
+        shown[np.bincount(judged.gold_query, minlength=judged.n) == 0] = 0  # without gold
+        return share(judged.per_query(judged.hit_query, inside.astype(np.float64)), shown)
 
 
 class Returned(Metric, frozen=True, kw_only=True):

@@ -40,7 +40,7 @@ class Precision(Relevance, frozen=True, kw_only=True):
     by: Literal["k", "returned"] = "k"
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
-        return self.count_found(judged, self.limit(judged), every_chunk=True) / self._places(judged)
+        return self.count_found(judged, self.cut(judged), every_chunk=True) / self._places(judged)
 
     def _places(self, judged: Judged) -> Ints:
         limit = self.limit(judged)
@@ -136,7 +136,7 @@ class AveragePrecision(Relevance, frozen=True, kw_only=True):
     by: Literal["relevant", "found"] = "relevant"
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
-        found = self.found(judged, self.limit(judged))
+        found = self.found(judged, self.cut(judged))
         query, rank = judged.hit_query[found], judged.hit_rank[found]
         hits = np.cumsum(judged.once_a_hit(found)[found])  # precision counts hits, however many items one holds
         first = np.searchsorted(query, np.arange(judged.n))

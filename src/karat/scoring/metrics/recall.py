@@ -37,7 +37,7 @@ class Recall(Relevance, frozen=True, kw_only=True):
         return judged.relevant(self.rel).astype(np.float64) if self.average == "micro" else None
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
-        return self.count_found(judged, self.limit(judged)) / relevant
+        return self.count_found(judged, self.cut(judged)) / relevant
 
     def influence(self, lists: OpenLists) -> Floats | None:
         """Not for micro averages, where labels also change the weight of a query."""
@@ -53,7 +53,7 @@ class Recall(Relevance, frozen=True, kw_only=True):
         most = np.inf if labels is None else labels
         only_first = np.minimum(lists.first.per_query(lists.query[influence < 0]), most)
         neither = np.minimum(lists.first.per_query(lists.query[influence == 0]), most - only_first)
-        found = [self.count_found(judged, self.limit(judged)) for judged in (lists.first, lists.second)]
+        found = [self.count_found(judged, self.cut(judged)) for judged in (lists.first, lists.second)]
         ahead = found[1] - found[0] - only_first
         relevant = lists.second.relevant(self.rel)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -82,7 +82,7 @@ class WeightedRecall(Relevance, frozen=True, kw_only=True):
     aliases: ClassVar[dict[str, str]] = {"weighted_recall": "wrecall", "graded_recall": "wrecall"}
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
-        found = self.found(judged, self.limit(judged))
+        found = self.found(judged, self.cut(judged))
         counts = relevance(judged.gold_grade, self.rel)
         total = judged.per_query(judged.gold_query[counts], judged.gold_grade[counts])
         share = judged.per_query(judged.hit_query[found], judged.hit_grade[found]) / total
@@ -143,7 +143,7 @@ class AnyHit(Relevance, frozen=True, kw_only=True):
     trec_eval: ClassVar[str | None] = "success_{k}"
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
-        return (self.count_found(judged, self.limit(judged)) > 0).astype(np.float64)
+        return (self.count_found(judged, self.cut(judged)) > 0).astype(np.float64)
 
     def influence(self, lists: OpenLists) -> Floats | None:
         sides = zip((lists.first, lists.second), lists.ranks, strict=True)
@@ -178,4 +178,4 @@ class Complete(Relevance, frozen=True, kw_only=True):
     aliases: ClassVar[dict[str, str]] = {"success_all": "complete"}
 
     def compute(self, judged: Judged, relevant: Ints) -> Floats:
-        return np.equal(self.count_found(judged, self.limit(judged)), relevant).astype(np.float64)
+        return np.equal(self.count_found(judged, self.cut(judged)), relevant).astype(np.float64)
