@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +12,7 @@ from karat.data.packed_ids import Hashes, Ints, Packed, hash_texts
 from karat.files.native import native
 
 
-class Owners(NamedTuple):
+class Owners(msgspec.Struct, frozen=True):
     """The query of every row: rows offsets[i] … offsets[i + 1] belong to queries[i]."""
 
     offsets: Ints

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,7 +14,7 @@ from karat.files.native import native
 _GAP, _FALLS, _RISES, _UNSORTED, _TIED, _ROUNDED = (1 << bit for bit in range(6))
 
 
-class ScoreOrder(NamedTuple):
+class ScoreOrder(msgspec.Struct, frozen=True):
     """Facts of each list: what holds somewhere in it, between a hit and the one before it."""
 
     facts: NDArray[np.uint8]

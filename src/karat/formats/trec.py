@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from io import BytesIO
 from math import isfinite
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
@@ -238,7 +239,7 @@ class TrecRun(Run):
         return replace(made, written=block)
 
 
-class _Block(NamedTuple):
+class _Block(msgspec.Struct, frozen=True):
     """Lines of whole queries."""
 
     text: bytes

@@ -7,8 +7,8 @@ import ctypes
 import re
 import threading
 from math import isfinite
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from karat.data.ids import LONGEST, Floats, Hashes, Ints, Packed
@@ -21,7 +21,7 @@ _LEAST = 16  # minimum bytes of a line, for a first guess
 _FULL, _WIDE = -3, -4
 
 
-class TrecRows(NamedTuple):
+class TrecRows(msgspec.Struct, frozen=True):
     """Lines of a block. Consecutive lines of a query are a stretch."""
 
     queries: list[str]  # by stretch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -32,7 +32,7 @@ class Bounds(Protocol):
     def __contains__(self, name: object, /) -> bool: ...
 
 
-class _Alike(NamedTuple):
+class _Alike(msgspec.Struct, frozen=True):
     """Queries with the same grades and cutoff have the same ceiling."""
 
     judged: Judged  # one query of each kind

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
+import msgspec
 import numpy as np
 
 from karat.data.hits import Run
@@ -22,7 +23,7 @@ ORDERS: tuple[Order, ...] = ("rank", "reversed", "sides")
 _NO_SIZE = "the hits have neither tokens nor text"
 
 
-class TopTokens(NamedTuple):
+class TopTokens(msgspec.Struct, frozen=True):
     """The top hits of each query in ranking order."""
 
     query: Ints
