@@ -164,8 +164,9 @@ class Result(Presented, Bulk, frozen=True):
     def counterpart(self, metric: Metric) -> str | None:
         """The evidence-text metric to use instead of an id-based metric that is undefined for every query, if the gold
         set has evidence texts."""
-        undefined = str(metric) in self.values and np.isnan(self.values[str(metric)]).all()
-        if metric.by_text is None or not undefined or not any(self.gold.fields.get("evidence", ())):
+        if metric.by_text is None or not any(self.gold.fields.get("evidence", ())):
+            return None
+        if str(metric) not in self.values or not np.isnan(self.values[str(metric)]).all():
             return None
         return f"{metric.by_text}@{metric.k or self.rules.k}"
 

@@ -131,6 +131,12 @@ def _find_alike(table: JudgedTable, rows: Ints, rules: Rules) -> _Alike | None:
     return _Alike(judge_none(gold, some, matched, rules), which, np.bincount(which))
 
 
+def where_known(bound: Floats, otherwise: Floats | float) -> Floats:
+    """A bound, or another value on queries where it is unknown (NaN); usually it is known on all."""
+    unknown = np.isnan(bound)
+    return np.where(unknown, otherwise, bound) if unknown.any() else bound
+
+
 class Extremes(msgspec.Struct, frozen=True, eq=False):
     """The lowest and highest value that a metric can have on each query: the limits of its interval."""
 
@@ -154,9 +160,9 @@ class Extremes(msgspec.Struct, frozen=True, eq=False):
         elif str(metric) in self.ceilings:
             best = self._here(self.ceilings[str(metric)])
             if metric.direction == "higher":
-                high = np.where(np.isnan(best), high, best)
+                high = where_known(best, high)
             else:
-                low = np.where(np.isnan(best), low, best)
+                low = where_known(best, low)
         return low, high
 
     def _here(self, column: NDArray[Any]) -> NDArray[Any]:

@@ -13,6 +13,7 @@ from karat.results.analyses.base import Lacking
 from karat.results.differences import SAME
 from karat.results.numbers import enumerated, listed
 from karat.results.result import Result
+from karat.scoring.ceilings import where_known
 from karat.scoring.metrics.base import Relevance
 from karat.scoring.metrics.evidence import AnswerContainment, EvidenceMetric
 from karat.scoring.metrics.grammar import parse_metric
@@ -79,8 +80,9 @@ def _columns(short: dict[str, Bools]) -> list[str]:
 
 def _short(result: Result, name: str, values: Floats) -> Bools:
     """On which queries a metric is below that of a perfect ranking, or below its highest value."""
-    best = result.ceilings[name] if name in result.ceilings else np.full(len(values), np.nan)
-    return values < np.where(np.isnan(best), parse_metric(name).range[1], best) - SAME
+    most = parse_metric(name).range[1]
+    best = where_known(result.ceilings[name], most) if name in result.ceilings else most
+    return np.asarray(values < best - SAME)
 
 
 def _telling(result: Result) -> dict[str, Floats]:

@@ -192,10 +192,14 @@ class LocatedItems(msgspec.Struct, frozen=True):
 def locate(side: Result) -> LocatedItems:
     """The stage of every relevant item: the first reason that holds."""
     gold = side.gold
-    place_of_row = np.full(len(gold.queries), -1)
-    place_of_row[side.rows] = np.arange(len(side.rows))
-    rows = np.flatnonzero((gold.grades > 0) & (place_of_row[gold.query_of_item] >= 0))
-    query = place_of_row[gold.query_of_item[rows]]
+    if len(side.rows) == len(gold.queries):
+        rows = np.flatnonzero(gold.grades > 0)
+        query = gold.query_of_item[rows]
+    else:
+        place_of_row = np.full(len(gold.queries), -1)
+        place_of_row[side.rows] = np.arange(len(side.rows))
+        rows = np.flatnonzero((gold.grades > 0) & (place_of_row[gold.query_of_item] >= 0))
+        query = place_of_row[gold.query_of_item[rows]]
     raw = _raw_places(side)[rows]
     steps = _filter_steps(side)
     reasons = _reasons(side, rows, query, raw, steps)

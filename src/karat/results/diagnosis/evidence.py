@@ -20,7 +20,7 @@ from karat.statistics.intervals import Range, mean_intervals
 from karat.statistics.sampling import Sampling
 from karat.statistics.special import normal_quantile
 from karat.statistics.sums import Sums, sum_up
-from karat.statistics.tally import Tally, tally
+from karat.statistics.tally import Tally, tally, tally_kinds
 
 # Enough for a yes or no, and for two digits.
 _RESAMPLES = 2_000
@@ -202,8 +202,9 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def length(self) -> float:
         """How many hits half of the lists have at least, of those that are not empty."""
-        returned = self.depths[self.depths > 0]
-        return tally(returned.astype(np.float64)).quantiles([0.5])[0] if len(returned) else 0.0
+        counts = np.bincount(self.depths)
+        some = np.flatnonzero(counts[1:]) + 1
+        return tally_kinds(some.astype(np.float64), counts[some]).quantiles([0.5])[0] if len(some) else 0.0
 
     @cached_property
     def depth(self) -> int:
