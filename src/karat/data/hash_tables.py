@@ -22,7 +22,7 @@ class Owners(msgspec.Struct, frozen=True):
         return np.repeat(self.queries, np.diff(self.offsets))
 
 
-class Names(NamedTuple):
+class Names(msgspec.Struct, frozen=True):
     """The texts behind the hashes of a table, and the number of each among all that are marked."""
 
     packed: Packed
