@@ -22,7 +22,7 @@ class Owners(msgspec.Struct, frozen=True):
         return np.repeat(self.queries, np.diff(self.offsets))
 
 
-class Names(msgspec.Struct, frozen=True):
+class MarkedNames(msgspec.Struct, frozen=True):
     """The texts behind the hashes of a table, and the number of each among all that are marked."""
 
     packed: Packed
@@ -63,7 +63,9 @@ class HashTable:
         found = self._ordered[at] == wanted[rows]
         return rows[found], self._order[at[found]]
 
-    def mark(self, hashed: Hashes, ids: Packed, byte: int | None, names: Names, marked: NDArray[np.bool_]) -> bool:
+    def mark(
+        self, hashed: Hashes, ids: Packed, byte: int | None, names: MarkedNames, marked: NDArray[np.bool_]
+    ) -> bool:
         """Mark the names of the table that are among the ids, or among their documents, which end before a byte.
         `hashed`: of what is searched. False where there is no native reader, and nothing was done."""
         if self._slots is None:

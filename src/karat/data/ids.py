@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from karat.data.hash_tables import HashTable as HashTable
-from karat.data.hash_tables import Names as Names
+from karat.data.hash_tables import MarkedNames as MarkedNames
 from karat.data.hash_tables import Owners as Owners
 from karat.data.hash_tables import QueriesSeen as QueriesSeen
 from karat.data.hash_tables import Seen as Seen

@@ -20,7 +20,7 @@ from karat.data.ids import (
     Ids,
     Ints,
     Keys,
-    Names,
+    MarkedNames,
     Packed,
     as_list,
     equal,
@@ -182,7 +182,7 @@ class _Wanted:
         table = self._tables[kind]
         hashed = hashes(ids) if hashed is None else hashed
         if isinstance(ids, np.ndarray) and isinstance(table.names, np.ndarray):
-            byte, named = None if rule is None else rule.byte, Names(table.names, table.numbers)
+            byte, named = None if rule is None else rule.byte, MarkedNames(table.names, table.numbers)
             if (rule is None or byte is not None) and table.hashes.mark(hashed, ids, byte, named, self._found):
                 return
         rows, at = table.hashes.find(hashed)
