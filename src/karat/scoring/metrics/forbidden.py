@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from karat.data.audit import Audit
+from karat.data.forbidden import CheckedHits, ForbidRule, check_rules, fields_of, named_forbidden, read_rules
 from karat.data.gold import FORBIDDEN
 from karat.data.hits import METADATA
 from karat.data.ids import Floats, Ints, take, take_list
 from karat.scoring.judged import Judged
 from karat.scoring.metrics.base import Basis, CutoffUse, Direction, Metric, share
-
-if TYPE_CHECKING:
-    from karat.data.forbidden import CheckedHits, ForbidRule
 
 LEAKS = "leaks"  # name of the fact
 _LOOKED = 1000  # hits of a slice whose fields are named
@@ -47,8 +45,6 @@ def check(judged: Judged, k: Ints | int) -> CheckedTop:
 
 
 def _check(judged: Judged, rows: Ints, query: Ints) -> CheckedHits:
-    from karat.data.forbidden import CheckedHits, check_rules, named_forbidden, read_rules
-
     assert judged.hits is not None
     of_gold = judged.queries[query]
     ids = take(judged.hits.ids, rows)
@@ -74,11 +70,9 @@ class RuleUse(NamedTuple):
 
 def rule_use(judged: Judged, metrics: Iterable[Metric], audit: Audit) -> RuleUse:
     """Which rules could check a hit. Hits that some rule could not check are counted, as deep as the metrics look."""
-    if not judged.forbid or judged.hits is None:
-        return RuleUse()
-    from karat.data.forbidden import check_rules, fields_of, read_rules
-
     rules = read_rules(judged.forbid)
+    if not rules or judged.hits is None:
+        return RuleUse()
     depths = [metric.limit(judged) for metric in metrics if isinstance(metric, _Forbids)]
     query, _, found = check(judged, np.maximum.reduce([judged.k, *depths]))
     of = judged.queries[query[found.unknown]]
