@@ -21,8 +21,8 @@ from karat.data.hits import METADATA
 from karat.data.ids import Bools, Ids, Ints, as_list, hashes, keys, take_list
 from karat.errors import ConfigError
 
-_RULE = re.compile(r"\s*([\w.\-]+)\s*(!=|<=|>=|=|<|>|\bnot\s+in\b|\bin\b)\s*(.+?)\s*", re.DOTALL)
-_QUERY = re.compile(r"query\.([\w.\-]+)")
+_RULE = r"(?s)\s*([\w.\-]+)\s*(!=|<=|>=|=|<|>|\bnot\s+in\b|\bin\b)\s*(.+?)\s*"
+_QUERY = r"query\.([\w.\-]+)"
 _COLUMNS = ("source", "doc_version")
 _ABSENT = object()  # the hit has no such field
 _WORDS = {"in": "=", "not in": "!="}
@@ -47,7 +47,7 @@ class ForbidRule(NamedTuple):
     def wanted(self, gold: Gold) -> list[tuple[str, ...] | None]:
         """What the field is compared with, for each query; None if the query lacks a field."""
         named = [
-            attribute(gold, part[1]) if (part := _QUERY.fullmatch(value)) is not None else [value] * len(gold.queries)
+            attribute(gold, part[1]) if (part := re.fullmatch(_QUERY, value)) else [value] * len(gold.queries)
             for value in self.values
         ]
         texts = (list(map(_texts, row)) for row in zip(*named, strict=True))
@@ -71,7 +71,7 @@ def read_rule(text: str) -> ForbidRule:
     >>> print(read_rule("tenant != query.tenant"), read_rule("licence in internal, nda"), sep="; ")
     tenant != query.tenant; licence = internal, nda
     """
-    found = _RULE.fullmatch(text)
+    found = re.fullmatch(_RULE, text)
     if found is None:
         raise ConfigError(
             f"cannot read the rule {text!r}",

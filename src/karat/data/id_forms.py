@@ -10,7 +10,7 @@ from unicodedata import normalize
 from karat.data.ids import DocRule
 
 _UNSEEN = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))
-_EXTENSION = re.compile(
+_EXTENSION = (
     r"(?<=.)\.(?:md|markdown|mdx|txt|text|rst|adoc|org|tex|html?|xml|pdf|docx?|odt|rtf|pptx?|xlsx?|csv|tsv"
     r"|jsonl?|ya?ml|ipynb|py|js|ts|java|go|rs|c|cpp|h|eml|msg|gz|zip)$"
 )
@@ -75,7 +75,7 @@ def _unicode(text: str) -> str:
 
 
 def _without_extension(doc: str) -> str:
-    return _EXTENSION.sub("", doc) if "." in doc else doc
+    return re.sub(_EXTENSION, "", doc) if "." in doc else doc
 
 
 def are_other_files(one: str, other: str, rule: DocRule) -> bool:
@@ -92,7 +92,7 @@ def _extensions(item: str, rule: DocRule) -> list[str]:
     """The file extension of the document, and of what follows in the id."""
     doc = rule.doc(item)
     parts = (doc, item[len(doc) :]) if item.startswith(doc) else (item, "")
-    found = [_EXTENSION.search(_plain(part)) for part in parts]
+    found = [re.search(_EXTENSION, _plain(part)) for part in parts]
     return ["" if one is None else one[0] for one in found]
 
 

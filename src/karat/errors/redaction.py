@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
-from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 HIDDEN = "***"
 # Variables that hold a secret, or an address with one.
@@ -44,11 +43,11 @@ _IN_QUERIES = ("key", "sig", "signature")  # too common elsewhere
 _NAMES, _QUERY_NAMES = "|".join(_SECRET_NAMES), "|".join(_IN_QUERIES)
 # In the query of an address, or a separate word as in libpq.
 _PARAMETER = rf"(?i)((?:^|[?&;\s])(?:ssl)?(?:{_NAMES})=|[?&;](?:{_QUERY_NAMES})=)('[^']*'|[^\s&;#\"'<>]+)"
-_HEADER = re.compile(
-    r"(authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:\w{1,20}\s+)?+|\bBearer\s+(?=[\w.~+/=-]{20}))[\w.~+/=-]{4,}", re.I
+_HEADER = (
+    r"(?i)(authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:\w{1,20}\s+)?+|\bBearer\s+(?=[\w.~+/=-]{20}))[\w.~+/=-]{4,}"
 )
 # Signs of a secret in JSON. Each is looser and faster than its pattern above.
-_MAYBE_ADDRESS = re.compile(r"://[^\s:/?#@\"'<>]{0,1536}:(?!\d{1,5}[/?#\"])")
+_MAYBE_ADDRESS = r"://[^\s:/?#@\"'<>]{0,1536}:(?!\d{1,5}[/?#\"])"
 _MAYBE_NAMES = (*_SECRET_NAMES, *(mark + name for mark in "?&;" for name in _IN_QUERIES))
 _MAYBE_HEADER = ("authorization", "bearer")
 _SHORTEST_HEADER = len("authorization:") + 4  # of a match of _HEADER; most texts are shorter
@@ -71,6 +70,8 @@ def kept_secrets() -> list[str]:
 
 def keep_password_of(address: str | None) -> None:
     """Never show the password of an address, as written and decoded."""
+    from urllib.parse import unquote, unquote_plus
+
     for part in re.findall(r"://[^\s:/?#@]*:(.*)@", address or ""):
         keep_secret(part)
         keep_secret(unquote(part))
@@ -99,7 +100,13 @@ def _without_secrets(text: str, known: re.Pattern[str] | None) -> str:
         text = re.sub(_ADDRESS, rf"\1:{HIDDEN}@", text)
     if "=" in text:
         text = re.sub(_PARAMETER, rf"\1{HIDDEN}", text)
-    return text if len(text) < _SHORTEST_HEADER else _HEADER.sub(rf"\1{HIDDEN}", text)
+    if len(text) < _SHORTEST_HEADER or not _may_have_header(text.lower()):
+        return text
+    return re.sub(_HEADER, rf"\1{HIDDEN}", text)
+
+
+def _may_have_header(folded: str) -> bool:
+    return any(word in folded for word in _MAYBE_HEADER)
 
 
 def redact_known(text: str) -> str:
@@ -162,9 +169,9 @@ def _is_clean(value: Any, needles: tuple[str, ...]) -> bool:
     folded = text.casefold()
     return not (
         any(needle in text for needle in needles)
-        or _MAYBE_ADDRESS.search(text)
+        or re.search(_MAYBE_ADDRESS, text)
         or any(part.endswith(_MAYBE_NAMES) for part in folded.split("=")[:-1])
-        or any(word in folded for word in _MAYBE_HEADER)
+        or _may_have_header(folded)
     )
 
 
@@ -222,6 +229,7 @@ def _forms(value: str) -> set[str]:
     """Return its forms in text, addresses, HTML, JSON and `repr`."""
     from html import escape
     from json import dumps
+    from urllib.parse import quote, quote_plus
 
     ascii_only, plain = dumps(value)[1:-1], dumps(value, ensure_ascii=False)[1:-1]
     return {value, quote(value, safe=""), quote_plus(value), escape(value), ascii_only, plain, repr(value)[1:-1]}

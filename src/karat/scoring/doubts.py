@@ -293,11 +293,11 @@ def _form(item: str, rule: DocRule) -> str:
     """The common form of ids: the kinds of their parts; for a chunk in its document, also the letters."""
     doc = rule.doc(item)
     rest = item[len(doc) :] if item.startswith(doc) else ""
-    kinds = re.sub(r"\d+", "9", re.sub(r"[^\W\d_]+", "a", _UUID.sub("uuid", doc)))
+    kinds = re.sub(r"\d+", "9", re.sub(r"[^\W\d_]+", "a", re.sub(_UUID, "uuid", doc)))
     return kinds + re.sub(r"\d+", "9", rest)
 
 
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 
 def seen_order(hits: Hits, rules: Rules) -> SeenScores | None:

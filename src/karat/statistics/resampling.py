@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
+from threading import Lock
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +17,6 @@ _BLOCK = 4 << 20  # weights at a time: 32 MB
 _ONE_THREAD = 1 << 18
 _FEWEST = 8  # fewest resamples in a block that are worth a call
 MANY = 512  # units: weights are cached for at most this many, 40 MB for 10,000 resamples
-_STEP = 128
 NEARLY_NORMAL = 10_000  # units: above, means differ from a normal distribution by less than the noise of draws
 
 
@@ -30,11 +30,10 @@ def bayesian_sums(sums: Sums, seed: int, resamples: int) -> tuple[Floats, Floats
     """(numerators, denominators) of the Bayesian bootstrap, resample × column: Exp(1) per unit."""
     if sums.units > MANY:
         return resampled_sums(sums, _bayesian_weights(sums, seed), resamples)
-    # The same weights serve every column of a set of queries: there are many, and drawing is expensive.
-    weights = _kept_weights(seed, resamples, -(-sums.units // _STEP) * _STEP)[: sums.units]
+    weights = _kept_weights(seed, resamples).of(sums.units)
     table = np.repeat(np.column_stack([sums.above, sums.below]), sums.counts, axis=0)
     ends = np.cumsum([0, *blocks(resamples, *table.shape)]).tolist()
-    drawn = np.concatenate([weights[:, start:end].T @ table for start, end in pairwise(ends)])
+    drawn = np.concatenate([table.T @ weights[:, start:end] for start, end in pairwise(ends)], axis=1).T
     width = sums.above.shape[1]
     return drawn[:, :width], drawn[:, width:]
 
@@ -52,10 +51,27 @@ def bayesian_means(sums: Sums, seed: int, resamples: int) -> Floats:
     return rng.multivariate_normal(sums.estimate, spread, resamples, method="eigh", check_valid="ignore")
 
 
-@lru_cache(maxsize=4)
-def _kept_weights(seed: int, resamples: int, units: int) -> Floats:
-    """Weights of units, unit × resample. They do not depend on how many units follow."""
-    return np.random.default_rng([seed, 3]).standard_exponential((units, resamples))
+class _Weights:
+    """Weights of units, unit × resample, drawn when they are first needed. They do not depend on how many units follow,
+    and serve every column of every set of queries: there are many, and drawing is expensive."""
+
+    def __init__(self, seed: int, resamples: int) -> None:
+        self._rng = np.random.default_rng([seed, 3])
+        self._drawn = np.empty((0, resamples))
+        self._lock = Lock()
+
+    def of(self, units: int) -> Floats:
+        with self._lock:
+            there, resamples = self._drawn.shape
+            if there < units:
+                more = np.empty((max(units, min(2 * there, MANY)), resamples))
+                more[:there] = self._drawn
+                self._rng.standard_exponential(out=more[there:])
+                self._drawn = more
+            return self._drawn[:units]
+
+
+_kept_weights = lru_cache(maxsize=4)(_Weights)
 
 
 def _bayesian_weights(sums: Sums, seed: int) -> Draw:

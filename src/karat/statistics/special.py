@@ -58,7 +58,20 @@ def beta_quantile(p: float, a: float, b: float) -> float:
     >>> round(beta_quantile(0.025, 1, 3), 6)
     0.008404
     """
-    return _root(lambda x: beta_cdf(x, a, b), p)
+    if p <= 0 or p >= 1:
+        return 0.0 if p <= 0 else 1.0
+    log_scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    low, high, x = 0.0, 1.0, a / (a + b)
+    for _ in range(200):  # Newton's method, a few steps; bisection where it would leave the limits
+        rest = beta_cdf(x, a, b) - p
+        low, high = (x, high) if rest < 0 else (low, x)
+        density = math.exp(log_scale + (a - 1) * math.log(x) + (b - 1) * math.log1p(-x))
+        found = x - rest / density if density else low
+        found = found if low < found < high else (low + high) / 2
+        if abs(found - x) <= 10 * _EXACT * x or found in (low, high):
+            return found
+        x = found
+    return x
 
 
 def binomial_cdf(k: int, n: int, p: float) -> float:

@@ -17,7 +17,7 @@ enum { MAX_FIELDS = 256, MAX_LISTS = 4, MAX_STAGES = 8 };
 int64_t karat_abi(void) { return 7; }
 int64_t karat_source(void) { return KARAT_SOURCE; }
 
-/* What is asked of a block of lines, and where the answers go. The order is that of `Lines` in the Python door. */
+/* What is asked of a block of lines, and where the answers go. The order is that of `_Asked` in the Python door. */
 typedef struct {
     /* The fields of a line, and those of the objects in its lists: names one after the other, where each ends. */
     at_t names;

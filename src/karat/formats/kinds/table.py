@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import glob
 import re
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import unquote
 
 from karat.data.gold import Gold
 from karat.data.hits import Run
@@ -103,11 +101,15 @@ class TableFolder(Format):
 def matching_files(run: str | PathLike[str]) -> list[Path] | None:
     """The files that a pattern such as `runs/*.parquet` matches; None where it is a single name."""
     text = str(run)
-    if re.match(r"[A-Za-z][\w+.-]+://", text):
+    if "://" in text and re.match(r"[A-Za-z][\w+.-]+://", text):
         hint = "add --engine spark (in Python: engine='spark'), or copy the files to this machine"
         raise InputError("only Spark can read a remote path", code="remote-path", file=text, hint=hint)
+    if not text.endswith(".parquet"):
+        return None
+    import glob  # every start loads this file
+
     try:
-        if not glob.has_magic(text) or not text.endswith(".parquet") or Path(text).exists():
+        if not glob.has_magic(text) or Path(text).exists():
             return None
     except (OSError, ValueError):
         return None  # other code reports what is wrong
@@ -145,6 +147,8 @@ def _files(folder: Path) -> list[Path]:
 
 def _constants(path: Path) -> dict[str, str]:
     """The columns in a file's folder names: column=value."""
+    from urllib.parse import unquote
+
     pairs = (part.partition("=") for part in path.parts[:-1])
     return {name: unquote(value) for name, equals, value in pairs if equals and name}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from itertools import islice
 from typing import Any, ClassVar
@@ -182,8 +181,10 @@ def first_rows(source: Source) -> list[dict[str, Any]]:
 
 def _partial(text: str, at: int, deep: int) -> tuple[Any, int | None]:
     """A JSON value that may be cut off: what is there of it, and where it ends (None: it is cut off)."""
+    from json import JSONDecoder
+
     try:
-        return json.JSONDecoder().raw_decode(text, at)
+        return JSONDecoder().raw_decode(text, at)
     except (ValueError, RecursionError):
         pass
     if not deep or text[at : at + 1] not in ("{", "["):

@@ -9,8 +9,8 @@ from karat.data.hits import Run
 from karat.formats.base import Format, Kind, ReadOptions, Source
 from karat.formats.layout import is_span_table
 
-# Names that only exports of spans have.
-_MARKS = re.compile(
+# Names that only exports of spans have. Compiled when used: every start loads this file.
+_MARKS = (
     rb'"(?:resourceSpans|resource_spans|run_type|span_kind|openinference\.span\.kind|gen_ai\.operation\.name'
     rb'|mlflow\.spanType|langfuse\.observation\.type|parentObservationId|parent_observation_id|parent_run_id)"\s*:'
     rb'|"context\.span_id"\s*:|\\"mlflow\.spanType\\"|"key"\s*:\s*"(?:openinference|gen_ai|langfuse|mlflow)\.'
@@ -33,7 +33,7 @@ def is_traces(source: Source) -> bool:
         return False
     if source.is_parquet or not source.looks_like_json:
         return is_span_table(_columns(source))
-    if not _MARKS.search(source.head):
+    if not re.search(_MARKS, source.head):
         return False
     from karat.formats.traces.forms import is_span
 

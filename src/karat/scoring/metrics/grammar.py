@@ -46,7 +46,7 @@ _AS_NEAR = 0.05  # names that are this much less alike are not proposed
 _LONGEST = 1000  # characters of a name with its parameters
 _CUTOFF_NAMES = {"k": "cutoff", "budget": "token budget"}
 # retrieval-recall-at-k, recall_at_5, ndcg_cut_10, P_5
-_TAIL = re.compile(r"(?:[-_ ]at[-_ ](?P<at>k|\d+)|(?:_cut)?_(?P<cut>\d+))$", re.I)
+_TAIL = r"(?i)(?:[-_ ]at[-_ ](?P<at>k|\d+)|(?:_cut)?_(?P<cut>\d+))$"
 
 
 def parse_metric(text: str | Metric) -> Metric:
@@ -145,6 +145,8 @@ def aliases() -> dict[str, str]:
 def _resolve(name: str, k: str | None) -> tuple[str, str | None]:
     """The registered name behind a name, and the cutoff that may be part of it."""
     lower = name.lower()
+    if REGISTRY.get(lower) is not None:
+        return lower, k
     for candidate, cut in ((lower, k), _without_tail(lower, k)):
         for form in (candidate, re.sub(r"^retrieval[-_]", "", candidate)):
             if REGISTRY.get(form) is not None:
@@ -155,7 +157,7 @@ def _resolve(name: str, k: str | None) -> tuple[str, str | None]:
 
 
 def _without_tail(name: str, k: str | None) -> tuple[str, str | None]:
-    tail = _TAIL.search(name)
+    tail = re.search(_TAIL, name)
     if tail is None or k is not None:
         return name, k
     head = name[: tail.start()]
