@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from karat.data.hits import Hits
 from karat.data.ids import HashTable, Owners, count_distinct, find, first_equal, has_repeats, hashes, keys, may_repeat
 from karat.data.packed_ids import has_byte, pack
-from karat.data.score_order import ranks_are_places, score_order, ties_at
+from karat.data.score_order import best_first, ranks_are_places, score_order, ties_at
 from karat.files.native import native
 from karat.scoring.list_hashes import list_hashes
 
@@ -34,6 +34,15 @@ def plainly(call: Any) -> Any:
 
 def offsets_of(lists: list[list[Any]]) -> Any:
     return np.append(0, np.cumsum([len(one) for one in lists])).astype(np.int64)
+
+
+@given(st.lists(st.lists(st.sampled_from([0.0, -0.0, 1.0, 2.0, 0.5, -3.0]), max_size=80), max_size=5))
+def test_best_first(lists: list[list[float]]) -> None:
+    values, offsets = np.array([value for one in lists for value in one], np.float64), offsets_of(lists)
+    given = values.copy()
+    wanted = [value for one in lists for value in sorted(one, reverse=True)]
+    assert best_first(values, offsets).tolist() == wanted == plainly(lambda: best_first(values, offsets)).tolist()
+    assert values.tolist() == given.tolist()
 
 
 @given(LISTS, st.sampled_from([32, 64]))

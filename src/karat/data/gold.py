@@ -28,6 +28,7 @@ from karat.data.ids import (
     rows_of,
 )
 from karat.data.packed_ids import pack, pieces
+from karat.data.score_order import best_first
 from karat.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ BARE, CHUNK, DOC = 0, 1, 2
 FORBIDDEN = "forbidden"  # field of a query: ids that it must not get
 SIGNAL = "outside_quality"  # field of a query: what its users said
 HOPS = "hops"  # field of a query: lists of ids, of each of which one is needed
-_EXACT = 2.0**52  # up to here every whole number is a float
 _FEW = 1000  # grades
 
 
@@ -123,14 +123,7 @@ class Gold(Bulk, frozen=True):
     @cached_property
     def best_first(self) -> Floats:
         """The grades, the highest first in each query."""
-        query, grade = np.repeat(np.arange(len(self.queries)), np.diff(self.offsets)), self.grades
-        if not ((grade[1:] > grade[:-1]) & (query[1:] == query[:-1])).any():
-            return grade
-        span = grade.max() - grade.min() + 1
-        if len(self.queries) * span < _EXACT and (grade == np.round(grade)).all():
-            above = query * span  # whole numbers are sorted as one key, five times as fast
-            return np.asarray(above - np.sort(above - grade))
-        return grade[np.lexsort((-grade, query))]
+        return best_first(self.grades, self.offsets)
 
     @cached_property
     def levels(self) -> tuple[Floats, Ints]:

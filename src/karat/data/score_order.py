@@ -88,6 +88,17 @@ def ties_at(tied: Bools, places: Ints) -> tuple[Ints, Ints]:
     return starts, ends[first]
 
 
+def best_first(values: Floats, offsets: Ints) -> Floats:
+    """The values of each list, the highest first."""
+    library = native()
+    if library is not None:
+        ordered, offsets = values.astype(np.float64), np.ascontiguousarray(offsets)
+        if library.karat_descend(ordered.ctypes.data, len(ordered), offsets.ctypes.data, len(offsets) - 1):
+            return ordered
+    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    return values[np.lexsort((-values, owner))]
+
+
 def ranks_are_places(rank: Floats, offsets: Ints) -> bool:
     """Whether the hits of every list are ranked 1, 2, 3 … as they are listed."""
     library = native()

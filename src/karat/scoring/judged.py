@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _SIZED = ("tokens", "text")
+_MANY = 4  # one in this many hits
 
 
 class Rules(CountingOptions):
@@ -203,9 +204,11 @@ class Judged(Bulk, frozen=True):
     def doc_codes(self, rows: Ints) -> Hashes:
         """A number for each hit, the same for hits of the same document."""
         assert self.hits is not None
-        if self.hits.docs is None:
-            return self.doc_rule.doc_hashes(take(self.hits.ids, rows))
-        return hashes(self.docs_of(rows))
+        if self.hits.docs is not None:
+            return hashes(self.docs_of(rows))
+        if _MANY * len(rows) >= self.hits.offsets[-1]:  # then it pays to share them with other lookups
+            return self.hits.doc_hashes(self.doc_rule)[rows]
+        return self.doc_rule.doc_hashes(take(self.hits.ids, rows))
 
     def docs_of(self, rows: Ints) -> list[str]:
         assert self.hits is not None

@@ -83,10 +83,12 @@ class ReturnedNames:
     def __init__(self, gold: Gold, rule: DocRule) -> None:
         self._rule, self._relevant = rule, gold.grades > 0
         self._place = np.cumsum(self._relevant) - 1  # of an item among the relevant ones
-        rows = np.flatnonzero(self._relevant)
-        names, documents = gold.packed[rows], documents_of(gold, rule)
+        names, hashed, documents = gold.packed, gold.hashed, documents_of(gold, rule)
+        if not self._relevant.all():
+            rows = np.flatnonzero(self._relevant)
+            names, hashed = names[rows], hashed[rows]
         self._whole = equal(names, documents)  # items that name a document
-        self._ids, self._documents = _Wanted(names, gold.hashed[rows]), _Wanted(documents)
+        self._ids, self._documents = _Wanted(names, hashed), _Wanted(documents)
         self._chunks = names[~self._whole]
 
     @cached_property
@@ -134,7 +136,8 @@ class ReturnedNames:
 def documents_of(gold: Gold, rule: DocRule) -> Packed:
     """The document of each relevant item, from its passage or its id."""
     relevant = np.flatnonzero(gold.grades > 0)
-    found = gold.docs(rule)[relevant]
+    found = gold.docs(rule)
+    found = found if len(relevant) == len(found) else found[relevant]
     if not gold.passages:
         return found
     passages = [gold.passages[item] for item in relevant.tolist()]
@@ -153,12 +156,9 @@ class _Wanted:
 
     def __init__(self, names: Packed, hashed: Hashes | None = None) -> None:
         """`hashed`: the hashes of the names, where they are known."""
-        hashed = hashes(names) if hashed is None else hashed
-        first = first_equal(hashed)
-        new = first == np.arange(len(first))
-        self._inverse = (np.cumsum(new) - 1)[first]  # the same in every process
-        self._names, self._hashed = names[new], hashed[new]
-        self._found = np.zeros(len(self._names), np.bool_)
+        self._names, self._hashed = names, hashes(names) if hashed is None else hashed
+        self._first = first_equal(self._hashed)  # of names that are alike; the same in every process
+        self._found = self._first != np.arange(len(names))  # only the first is searched
         self._told = self._found.copy()
         self._tables: dict[type, _NameTable] = {}
 
@@ -201,17 +201,17 @@ class _Wanted:
 
     def note(self, places: Ints) -> None:
         """Names that were found, by their position among those that were given."""
-        self._found[self._inverse[places]] = True
+        self._found[self._first[places]] = True
 
     def taken(self) -> Ints:
-        fresh = np.flatnonzero(self._found & ~self._told)
+        fresh = np.flatnonzero(self._found > self._told)
         self._told[fresh] = True
         return fresh
 
     def flags(self, numbers: Ints) -> Bools:
         found = np.zeros(len(self._names), np.bool_)
         found[numbers] = True
-        flagged: Bools = found[self._inverse]
+        flagged: Bools = found[self._first]
         return flagged
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 LIBRARY = Path(__file__).with_name("_reader.so")
-_ABI = 7
+_ABI = 8
 _POINTER, _WHOLE = ctypes.c_void_p, ctypes.c_int64
 # Arguments and result of every function.
 _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
@@ -29,6 +29,7 @@ _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
     "karat_seen": ([_POINTER, _WHOLE, _POINTER, ctypes.c_uint64], _WHOLE),
     "karat_match": ([_POINTER] * 3 + [_WHOLE] + [_POINTER] * 5, _WHOLE),
     "karat_ties": ([_POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER, _POINTER], None),
+    "karat_descend": ([_POINTER, _WHOLE, _POINTER, _WHOLE], _WHOLE),
     "karat_ranks": ([_POINTER, _POINTER, _WHOLE], _WHOLE),
     "karat_firsts": ([_POINTER, _WHOLE, _POINTER, ctypes.c_uint64, _POINTER], None),
     "karat_distinct": ([_POINTER, _POINTER, _WHOLE, _POINTER], _WHOLE),

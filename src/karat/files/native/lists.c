@@ -95,12 +95,21 @@ void karat_hash_lines(const uint8_t *text, int64_t size, int64_t count, uint64_t
     }
 }
 
+/* Slots of large tables are far from each other. They are asked for this many steps before they are needed. */
+enum { AHEAD = 16 };
+#if defined(__GNUC__)
+#define SOON(place) __builtin_prefetch(place)
+#else
+#define SOON(place) ((void)(place))
+#endif
+
 /* Add hashes to a table of room + 1 slots (room = 2^n - 1, 0 = empty), which must have room for them. Whether one was
    there already. */
 int64_t karat_seen(const uint64_t *hashes, int64_t count, uint64_t *slots, uint64_t room) {
     int64_t again = 0;
     for (int64_t i = 0; i < count; i++) {
         uint64_t hash = hashes[i] ? hashes[i] : SPREAD, slot = ((hash * SPREAD) >> 20) & room;
+        if (i + AHEAD < count) SOON(slots + (((hashes[i + AHEAD] * SPREAD) >> 20) & room));
         while (slots[slot] && slots[slot] != hash) slot = (slot + 1) & room;
         again |= slots[slot] == hash;
         slots[slot] = hash;
@@ -160,6 +169,7 @@ int64_t karat_repeats(const uint64_t *hashes, const int64_t *offsets, int64_t ow
 void karat_firsts(const uint64_t *hashes, int64_t count, uint32_t *slots, uint64_t room, int64_t *firsts) {
     for (int64_t i = 0; i < count; i++) {
         uint64_t slot = (hashes[i] >> 20) & room;
+        if (i + AHEAD < count) SOON(slots + ((hashes[i + AHEAD] >> 20) & room));
         while (slots[slot] && hashes[slots[slot] - 1] != hashes[i]) slot = (slot + 1) & room;
         if (!slots[slot]) slots[slot] = (uint32_t)(i + 1);
         firsts[i] = slots[slot] - 1;
@@ -205,6 +215,10 @@ int64_t karat_distinct(const uint64_t *hashes, const int64_t *offsets, int64_t o
 void karat_index(const uint64_t *hashes, int64_t count, uint32_t *slots, uint64_t room, uint64_t *bits, int64_t shift) {
     for (int64_t i = 0; i < count; i++) {
         uint64_t hash = hashes[i], slot = (hash >> 20) & room, bit = hash >> shift;
+        if (i + AHEAD < count) {
+            SOON(slots + ((hashes[i + AHEAD] >> 20) & room));
+            SOON(bits + (hashes[i + AHEAD] >> shift >> 6));
+        }
         bits[bit >> 6] |= 1ull << (bit & 63);
         while (slots[slot] && hashes[slots[slot] - 1] != hash) slot = (slot + 1) & room;
         if (!slots[slot]) slots[slot] = (uint32_t)(i + 1);
@@ -221,6 +235,7 @@ int64_t karat_find(const uint64_t *hashes, const uint32_t *slots, uint64_t room,
         uint64_t salt = (uint64_t)queries[owner] * SPREAD;
         for (int64_t i = offsets[owner]; i < offsets[owner + 1]; i++) {
             uint64_t hash = wanted[i] ^ salt, bit = hash >> shift;
+            if (i + AHEAD < offsets[owner + 1]) SOON(bits + ((wanted[i + AHEAD] ^ salt) >> shift >> 6));
             if (!(bits[bit >> 6] >> (bit & 63) & 1)) continue;
             uint64_t slot = (hash >> 20) & room;
             while (slots[slot] && hashes[slots[slot] - 1] != hash) slot = (slot + 1) & room;
@@ -247,14 +262,39 @@ static int is_name(const uint8_t *id, int64_t width, int64_t byte, const uint8_t
 void karat_mark(const uint64_t *hashes, const uint32_t *slots, uint64_t room, const uint64_t *bits, int64_t shift,
                 const uint64_t *hashed, const uint8_t *ids, int64_t count, int64_t width, int64_t byte, const uint8_t *names,
                 int64_t name_width, const int64_t *numbers, uint8_t *marked) {
-    for (int64_t i = 0; i < count; i++) {
-        uint64_t hash = hashed[i], bit = hash >> shift;
-        if (!(bits[bit >> 6] >> (bit & 63) & 1)) continue;
-        uint64_t slot = (hash >> 20) & room;
-        while (slots[slot] && hashes[slots[slot] - 1] != hash) slot = (slot + 1) & room;
-        if (!slots[slot]) continue;
-        int64_t at = slots[slot] - 1;
-        if (!marked[numbers[at]] && is_name(ids + i * width, width, byte, names + at * name_width, name_width)) marked[numbers[at]] = 1;
+    enum { BATCH = 64 };
+    int64_t row[BATCH], at[BATCH];
+    for (int64_t start = 0; start < count; start += BATCH) { /* step by step, each asking for what the next one needs */
+        const int64_t end = count - start < BATCH ? count : start + BATCH;
+        int64_t likely = 0, there = 0, left = 0;
+        for (int64_t i = start; i < end; i++) {
+            const uint64_t bit = hashed[i] >> shift;
+            row[likely] = i;
+            likely += bits[bit >> 6] >> (bit & 63) & 1;
+        }
+        for (int64_t i = 0; i < likely; i++) SOON(slots + ((hashed[row[i]] >> 20) & room));
+        for (int64_t i = 0; i < likely; i++) {
+            const uint32_t first = slots[(hashed[row[i]] >> 20) & room];
+            if (first) SOON(hashes + first - 1);
+        }
+        for (int64_t i = 0; i < likely; i++) {
+            const uint64_t hash = hashed[row[i]];
+            uint64_t slot = (hash >> 20) & room;
+            while (slots[slot] && hashes[slots[slot] - 1] != hash) slot = (slot + 1) & room;
+            if (!slots[slot]) continue;
+            row[there] = row[i];
+            at[there] = slots[slot] - 1;
+            SOON(numbers + at[there++]);
+        }
+        for (int64_t i = 0; i < there; i++) SOON(marked + numbers[at[i]]);
+        for (int64_t i = 0; i < there; i++) {
+            if (marked[numbers[at[i]]]) continue;
+            row[left] = row[i];
+            at[left] = at[i];
+            SOON(names + at[left++] * name_width);
+        }
+        for (int64_t i = 0; i < left; i++)
+            if (is_name(ids + row[i] * width, width, byte, names + at[i] * name_width, name_width)) marked[numbers[at[i]]] = 1;
     }
 }
 
@@ -388,6 +428,24 @@ void karat_order(const double *scores, const int64_t *offsets, int64_t owners, i
         for (; i < end; i++) found |= neighbours(scores[i - 1], scores[i], narrow, tied + i);
         facts[owner] = (uint8_t)found;
     }
+}
+
+/* Puts each list in falling order, in place. Returns 0 at the first list that is too long for this way of sorting. */
+int64_t karat_descend(double *values, int64_t size, const int64_t *offsets, int64_t owners) {
+    const int64_t longest = 64;
+    for (int64_t owner = 0; owner < owners; owner++) {
+        const int64_t first = offsets[owner], end = offsets[owner + 1];
+        if (first < 0 || end < first || end > size) return 0;
+        for (int64_t i = first + 1; i < end; i++) {
+            const double value = values[i];
+            if (!(value > values[i - 1])) continue;
+            if (end - first > longest) return 0;
+            int64_t at = i;
+            for (; at > first && value > values[at - 1]; at--) values[at] = values[at - 1];
+            values[at] = value;
+        }
+    }
+    return 1;
 }
 
 /* Whether each rank is the place of its hit in its list. */
