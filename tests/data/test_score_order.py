@@ -12,7 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karat.data.hits import Hits
-from karat.data.ids import HashTable, Owners, count_distinct, find, first_equal, has_repeats, hashes, keys, may_repeat
+from karat.data.ids import (
+    HashTable,
+    Owners,
+    confirmed,
+    count_distinct,
+    find,
+    first_equal,
+    has_repeats,
+    hashes,
+    keys,
+    may_repeat,
+)
 from karat.data.packed_ids import has_byte, pack
 from karat.data.score_order import best_first, ranks_are_places, score_order, ties_at
 from karat.files.native import native
@@ -125,3 +136,16 @@ def test_hashes_of_lists(sizes: list[int], turned: bool) -> None:
     order = [row for first, end in pairwise(offsets.tolist()) for row in reversed(range(first, end))]
     judged: Any = SimpleNamespace(hits=hits, order=np.array(order, np.int64) if turned else None, n=len(sizes))
     assert list_hashes(judged).tolist() == plainly(lambda: list_hashes(judged)).tolist()  # type: ignore[union-attr]
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5)), max_size=20), st.sampled_from([None, ord("#")]))
+def test_pairs_are_confirmed_by_their_texts(pairs: list[tuple[int, int]], byte: int | None) -> None:
+    """Equal hashes of other texts are next to impossible, so pairs are given here."""
+    ids, names = ["a#1", "b", "a", "é#2", "x" * 20 + "#3", "ab#1", "#"], ["a", "b", "a#1", "é", "x" * 20, "ab"]
+    rows, items = (np.array([pair[side] for pair in pairs], np.int64) for side in (0, 1))
+    found = confirmed(pack(ids), byte, pack(names), rows, items)
+    wanted = [(r, i) for r, i in pairs if (ids[r] if byte is None else ids[r].partition("#")[0]) == names[i]]
+    assert list(zip(*(part.tolist() for part in found), strict=True)) == wanted
+    chosen = np.array([True, False] * 4)[: len(ids)]
+    some = confirmed(pack(ids), byte, pack(names), rows, items, chosen)
+    assert list(zip(*(part.tolist() for part in some), strict=True)) == [(r, i) for r, i in wanted if chosen[r]]

@@ -27,7 +27,7 @@ from karat.data.ids import (
     keys,
     rows_of,
 )
-from karat.data.packed_ids import pack, pieces
+from karat.data.packed_ids import hash_texts, pack, pieces
 from karat.data.score_order import best_first
 from karat.errors import InputError
 
@@ -104,6 +104,15 @@ class Gold(Bulk, frozen=True):
     def hashed(self) -> Hashes:
         """A hash of each item's id, as of packed ids."""
         return hashes(self.packed)
+
+    @cached_property
+    def query_hashes(self) -> Hashes:
+        """A hash of each query, the same in every process."""
+        return hash_texts(self.queries)
+
+    def say_query_hashes(self, hashed: Hashes) -> None:
+        """Say them, where a reader knows them already."""
+        self.__dict__["query_hashes"] = hashed
 
     @cached_property
     def has_cutoffs(self) -> bool:

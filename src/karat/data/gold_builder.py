@@ -14,6 +14,7 @@ from karat.data.gold import BARE, DOC, FORBIDDEN, HOPS, Dataset, Gold, Kinds
 from karat.data.ids import (
     Bools,
     Floats,
+    Hashes,
     Ints,
     Packed,
     Seen,
@@ -22,9 +23,10 @@ from karat.data.ids import (
     repeats_within,
     take_list,
 )
-from karat.data.packed_ids import first_empty, pack
+from karat.data.packed_ids import first_empty, hash_texts, pack
 from karat.data.variants import with_variants
 from karat.errors import InputError, is_whole
+from karat.files.native import native
 from karat.matching.cover import normalise
 
 if TYPE_CHECKING:
@@ -110,8 +112,7 @@ class GoldBuilder(msgspec.Struct, eq=False):
             raise InputError(
                 "the gold set has no queries", code="no-queries", file=self.label, hint="it needs at least one entry"
             )
-        if not self.distinct and Seen().add_texts(self.queries) and len(set(self.queries)) < len(self.queries):
-            raise self._repeated_query()
+        hashed = self._refuse_repeated_queries()
         self._read_hops()
         self._read_forbidden()
         self._judge_negatives()
@@ -146,11 +147,23 @@ class GoldBuilder(msgspec.Struct, eq=False):
             passages=passages,
             ungraded=ungraded if ungraded.any() else None,
         )
+        if hashed is not None:
+            gold.say_query_hashes(hashed)
         return with_variants(gold)
 
     def _error(self, at: int, what: str, **more: Any) -> InputError:
         """An error about query number `at`."""
         return InputError(what, file=self.label, line=self.lines[at], query=self.queries[at], **more)
+
+    def _refuse_repeated_queries(self) -> Hashes | None:
+        """Return the hashes of the queries, if they were made."""
+        if self.distinct:
+            return None
+        hashed = None if native() is None else hash_texts(self.queries)
+        again = Seen().add(self.queries) if hashed is None else Seen().add_hashes(hashed)
+        if again and len(set(self.queries)) < len(self.queries):
+            raise self._repeated_query()
+        return hashed
 
     def _repeated_query(self) -> InputError:
         first: dict[str, int] = {}

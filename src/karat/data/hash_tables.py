@@ -139,6 +139,28 @@ def match(
     return rows[:found].copy(), items[:found].copy()
 
 
+def confirmed(
+    ids: Packed, byte: int | None, names: Packed, rows: Ints, items: Ints, chosen: NDArray[np.bool_] | None = None
+) -> tuple[Ints, Ints]:
+    """Those pairs of a row and an item in which the id is the name, or, with a byte, its part before the byte is.
+    `chosen`: the rows that may be paired. Only with the native reader."""
+    if chosen is not None and not (kept := chosen[rows]).all():
+        rows, items = rows[kept], items[kept]
+    ids, names, same = np.ascontiguousarray(ids), np.ascontiguousarray(names), np.empty(len(rows), np.bool_)
+    all_same = native().karat_confirm(
+        ids.ctypes.data,
+        ids.itemsize,
+        -1 if byte is None else byte,
+        names.ctypes.data,
+        names.itemsize,
+        rows.ctypes.data,
+        items.ctypes.data,
+        len(rows),
+        same.ctypes.data,
+    )
+    return (rows, items) if all_same else (rows[same], items[same])
+
+
 def first_equal(hashed: Hashes) -> Ints:
     """For each hash the position of the first that is equal."""
     library = native()
@@ -178,13 +200,14 @@ class Seen:
     def add(self, names: Sequence[Hashable]) -> bool:
         """Whether one of them was seen before, or occurs twice."""
         new = np.fromiter(map(hash, names), np.int64, len(names))
-        return self._add_sorted(np.sort(new)) if native() is None else self._add_native(new.view(np.uint64))
+        return self._add_sorted(np.sort(new)) if native() is None else self.add_hashes(new.view(np.uint64))
 
     def add_texts(self, names: list[str]) -> bool:
         """The same, for texts only: either all names are added this way, or none."""
-        return self.add(names) if native() is None else self._add_native(hash_texts(names))
+        return self.add(names) if native() is None else self.add_hashes(hash_texts(names))
 
-    def _add_native(self, new: Hashes) -> bool:
+    def add_hashes(self, new: Hashes) -> bool:
+        """The same, for hashes of texts. Only with the native reader."""
         self._count += len(new)
         if 2 * self._count > len(self._slots):
             old, self._slots = self._slots, np.zeros(1 << (4 * self._count).bit_length(), np.uint64)

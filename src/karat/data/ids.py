@@ -21,6 +21,7 @@ from karat.data.hash_tables import MarkedNames as MarkedNames
 from karat.data.hash_tables import Owners as Owners
 from karat.data.hash_tables import QueriesSeen as QueriesSeen
 from karat.data.hash_tables import Seen as Seen
+from karat.data.hash_tables import confirmed as confirmed
 from karat.data.hash_tables import count_distinct as count_distinct
 from karat.data.hash_tables import first_equal as first_equal
 from karat.data.hash_tables import match as match

@@ -18,7 +18,7 @@ from karat.data.ids import (
     Owners,
     Packed,
     as_list,
-    equal,
+    confirmed,
     find,
     like,
     match,
@@ -250,7 +250,7 @@ def _find(hits: Hits, queries: Ints, gold: Gold) -> tuple[Ints, Ints]:
     owners, is_document = Owners(hits.offsets, queries), gold.is_document
     if hits.hashed is not None and isinstance(hits.ids, np.ndarray) and native() is not None:
         rows, items = match(hits.hashed, owners, gold.hashed, gold.offsets, is_document if is_document.any() else None)
-        return _confirmed(rows, items, equal(hits.ids[rows], gold.packed[items]))
+        return confirmed(hits.ids, None, gold.packed, rows, items)
     items = gold.items_of(queries)
     items = items[~is_document[items]]
     rows, at = find(hits.ids, owners, *_table(hits.ids, gold, items), hits.hashed)
@@ -263,20 +263,15 @@ def _find_documents(
     """The same by document, for hits without a match."""
     left = np.ones(hits.offsets[-1], np.bool_)
     left[matched] = False
-    if hits.docs is None and isinstance(hits.ids, np.ndarray) and native() is not None:
+    if hits.docs is None and doc_rule.byte and isinstance(hits.ids, np.ndarray) and native() is not None:
         named = gold.names_document(doc_rule)
         hashed, owners = hits.doc_hashes(doc_rule), Owners(hits.offsets, queries)
         rows, items = match(hashed, owners, gold.hashed, gold.offsets, None if named.all() else ~named)
-        rows, items = _confirmed(rows, items, left[rows])
-        return _confirmed(rows, items, equal(doc_rule.docs(hits.ids[rows]), gold.packed[items]))
+        return confirmed(hits.ids, doc_rule.byte, gold.packed, rows, items, left)
     rest = np.flatnonzero(left)
     docs = _docs(hits, doc_rule, rest)
     rows, at = find(docs, queries[hits.query_of_row[rest]], *_table(docs, gold, of_document))
     return rest[rows], of_document[at]
-
-
-def _confirmed(rows: Ints, items: Ints, same: Bools) -> tuple[Ints, Ints]:
-    return (rows, items) if same.all() else (rows[same], items[same])
 
 
 def _table(ids: Ids, gold: Gold, items: Ints) -> tuple[list[str] | Packed, Ints]:

@@ -18,7 +18,6 @@ from karat.data.hits import Hits
 from karat.data.id_forms import are_other_files, can_be_loose, loose_id, normal_ids
 from karat.data.ids import Bools, DocRule, Ints, as_list, take_list
 from karat.scoring.judged import Judged
-from karat.scoring.list_hashes import stable_hashes
 
 KEPT = 1024  # ids sampled from a run: those with the lowest hashes, whatever the order of slices
 _DEEP = 100  # hits of a query that are searched for other spellings of ids
@@ -140,7 +139,7 @@ class NameWatch:
 
     @cached_property
     def _chosen(self) -> Bools:
-        return np.asarray(stable_hashes(self._gold.queries) % np.uint64(self._every) == 0)
+        return np.asarray(self._gold.query_hashes % np.uint64(self._every) == 0)
 
     def _compare(self, likely: dict[str, str], hits: Hits, rows: slice, seen: SeenNames) -> None:
         """`likely`: ids of gold items, with their normal forms."""

@@ -58,6 +58,7 @@ _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
         ],
         None,
     ),
+    "karat_confirm": ([_POINTER, _WHOLE, _WHOLE, _POINTER, _WHOLE, _POINTER, _POINTER, _WHOLE, _POINTER], _WHOLE),
     "karat_list_hashes": ([_POINTER, _POINTER, _POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER], None),
     "karat_matched": ([_POINTER, _WHOLE, _POINTER, _WHOLE, _WHOLE], _WHOLE),
     "karat_snappy": ([_POINTER, _WHOLE, _POINTER, _WHOLE], _WHOLE),

@@ -257,6 +257,18 @@ static int is_name(const uint8_t *id, int64_t width, int64_t byte, const uint8_t
     return 1;
 }
 
+/* For each pair of a row and an item, whether the id of the row, cut before the first `byte` (-1: whole), is the name of
+   the item. */
+int64_t karat_confirm(const uint8_t *ids, int64_t width, int64_t byte, const uint8_t *names, int64_t name_width,
+                      const int64_t *rows, const int64_t *items, int64_t count, uint8_t *same) {
+    int64_t all = 1;
+    for (int64_t i = 0; i < count; i++) {
+        same[i] = (uint8_t)is_name(ids + rows[i] * width, width, byte, names + items[i] * name_width, name_width);
+        all &= same[i];
+    }
+    return all;
+}
+
 /* Mark the names in the table that ids have, or their documents if they are cut at a `byte`. `hashed`: of what is looked
    for. Name i is the numbers[i]-th of those that are marked. */
 void karat_mark(const uint64_t *hashes, const uint32_t *slots, uint64_t room, const uint64_t *bits, int64_t shift,
