@@ -165,6 +165,6 @@ def wrong_columns(label: str, line: int, expected: str, got: int) -> InputError:
 
 
 def is_number(text: bytes) -> bool:
-    if text.replace(b".", b"", 1).isdigit():
+    if text.replace(b".", b"", 1).isdigit():  # as most are; then no pattern is compiled
         return True
     return re.fullmatch(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(nan|inf(inity)?)", text, re.I) is not None

@@ -4,7 +4,7 @@ thresholds. All decisions are counted in the audit."""
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -29,12 +29,8 @@ from karat.matching.cover import THRESHOLD
 from karat.options.option import option
 from karat.scoring.options import CountingOptions
 
-if TYPE_CHECKING:
-    pass
-
-
 _SIZED = ("tokens", "text")
-_MANY = 4  # one in this many hits
+_SHARED = 4  # if one in this many hits is needed, all are hashed, once for all lookups
 
 
 class Rules(CountingOptions):
@@ -206,7 +202,7 @@ class Judged(Bulk, frozen=True):
         assert self.hits is not None
         if self.hits.docs is not None:
             return hashes(self.docs_of(rows))
-        if _MANY * len(rows) >= self.hits.offsets[-1]:  # then it pays to share them with other lookups
+        if _SHARED * len(rows) >= self.hits.offsets[-1]:
             return self.hits.doc_hashes(self.doc_rule)[rows]
         return self.doc_rule.doc_hashes(take(self.hits.ids, rows))
 
