@@ -330,8 +330,8 @@ class Audit:
         return {code for code, examples in self._examples.items() if len(examples) == _EXAMPLES}
 
     def merge(self, other: Audit) -> None:
-        for entry in other:
-            self.count(entry.code, entry.count, entry.examples)
+        for code, count in other._counts.items():
+            self.count(code, count, other._examples.get(code, ()))
 
     def __getitem__(self, code: str) -> int:
         if code not in EXPLANATIONS:

@@ -119,49 +119,51 @@ int64_t karat_seen(const uint64_t *hashes, int64_t count, uint64_t *slots, uint6
 
 enum { FEW = 16 };
 
-/* Whether one of `count` hashes is there twice. Each sets a bit of its own in `bits`, which has `size` bits (a power of
-   two); where a bit was set already, the hash is compared with those before it. */
-static int repeats(const uint64_t *hashes, int64_t count, uint64_t *bits, uint64_t size, uint32_t *again) {
-    int64_t met = 0;
-    memset(bits, 0, size / 8);
-    for (int64_t row = 0; row < count; row++) {
-        uint64_t bit = hashes[row] >> 20 & (size - 1), word = bits[bit >> 6];
-        again[met] = (uint32_t)row;
-        met += word >> (bit & 63) & 1;
-        bits[bit >> 6] = word | 1ull << (bit & 63);
-    }
-    for (int64_t i = 0; i < met; i++) {
-        int same = 0;
-        for (int64_t row = 0; row < again[i]; row++) same |= hashes[row] == hashes[again[i]];
-        if (same) return 1;
+/* Whether one of `count` hashes is there twice; also 1 if that is not clear after some turns. Each turn counts in `met`
+   which bytes are met by several hashes, and leaves these hashes for the next turn, which looks at other bits of them.
+   `met` has room for 8 bytes per hash, rounded up to a power of two, and `left` for all hashes. */
+static int repeats(const uint64_t *hashes, int64_t count, uint8_t *met, uint64_t *left) {
+    for (int turn = 20; count > 1; turn += 8) {
+        if (turn > 52) return 1;
+        uint64_t room = 128;
+        while (room < 8 * (uint64_t)count) room *= 2;
+        memset(met, 0, room);
+        for (int64_t row = 0; row < count; row++) {
+            uint8_t *own = met + (hashes[row] >> turn & (room - 1));
+            *own = (uint8_t)(*own << 1 | 1);
+        }
+        int64_t others = 0; /* no branch: left or not, each hash is written */
+        for (int64_t row = 0; row < count; row++) {
+            left[others] = hashes[row];
+            others += met[hashes[row] >> turn & (room - 1)] > 1;
+        }
+        hashes = left;
+        count = others;
     }
     return 0;
 }
 
-/* Whether a hash stands twice with its owner: owner i has offsets[i] … offsets[i + 1]. -1: no memory. */
+/* Whether a hash may stand twice with its owner: owner i has offsets[i] … offsets[i + 1]. Never 0 if one does. -1: no
+   memory. */
 int64_t karat_repeats(const uint64_t *hashes, const int64_t *offsets, int64_t owners) {
     int64_t most = 0, repeated = 0;
     for (int64_t i = 0; i < owners; i++) if (offsets[i + 1] - offsets[i] > most) most = offsets[i + 1] - offsets[i];
     if (most >= INT32_MAX) return -1;
-    uint64_t room = 1024;
-    while (room < 128 * (uint64_t)most) room *= 2;
-    uint64_t *bits = most > FEW ? malloc(room / 8) : NULL;
-    uint32_t *again = most > FEW ? malloc(((size_t)most + 1) * sizeof *again) : NULL;
-    if (most > FEW && (!bits || !again)) repeated = -1;
+    uint64_t room = 128;
+    while (room < 8 * (uint64_t)most) room *= 2;
+    uint8_t *met = most > FEW ? malloc(room) : NULL;
+    uint64_t *left = most > FEW ? malloc((size_t)most * sizeof *left) : NULL;
+    if (most > FEW && (!met || !left)) repeated = -1;
     for (int64_t i = 0; i < owners && !repeated; i++) {
         const uint64_t *own = hashes + offsets[i];
         int64_t count = offsets[i + 1] - offsets[i];
-        if (count <= FEW) {
+        if (count > FEW) repeated = repeats(own, count, met, left);
+        else
             for (int64_t row = 1; row < count; row++)
                 for (int64_t other = 0; other < row; other++) repeated |= own[row] == own[other];
-            continue;
-        }
-        uint64_t size = 1024;
-        while (size < 128 * (uint64_t)count) size *= 2;
-        repeated = repeats(own, count, bits, size, again);
     }
-    free(bits);
-    free(again);
+    free(met);
+    free(left);
     return repeated;
 }
 
