@@ -17,6 +17,7 @@ from refusals import refused
 
 import karat
 from karat.errors import InputError, KaratError
+from karat.files.streams import open_content
 
 SCORES = {"q1": 0.5, "q2": 1.0}
 BOM = b"\xef\xbb\xbf"
@@ -215,6 +216,29 @@ def test_a_file_that_ends_too_early_is_not_taken_for_a_short_one(
     path.write_bytes(whole[: int(len(whole) * share)])
     with refused("unreadable", InputError, file=path):
         karat.evaluate(path, {"q1": ["a"]}, ["mrr"])
+
+
+def test_a_zstd_file_may_only_end_where_a_frame_ends(tmp_path: Path) -> None:
+    """Frames with a checksum, with blocks of one repeated byte, without compression, and without content."""
+    packed = zstandard.ZstdCompressor(write_checksum=True)
+    frames = [
+        packed.compress(random.Random(1).randbytes(500)),
+        (0x184D2A53).to_bytes(4, "little") + (5).to_bytes(4, "little") + b"notes",
+        zstandard.compress(b"a" * 300_000),
+        streamed_zstd(b"q1 Q0 a 1 1 t\n" * 50),
+        packed.compress(b""),
+    ]
+    ends = {sum(map(len, frames[:count])) for count in range(1, len(frames) + 1)}
+    whole, path = b"".join(frames), tmp_path / "run.zst"
+    for cut in range(4, len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        if cut in ends:
+            with open_content(path, str(path)) as stream:
+                stream.read(1 << 20)
+        else:
+            with refused("unreadable", InputError, file=path), open_content(path, str(path)) as stream:
+                while stream.read(1 << 20):
+                    pass
 
 
 @pytest.mark.parametrize(

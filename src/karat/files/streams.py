@@ -12,7 +12,8 @@ from karat.errors import InputError, KaratError, MissingExtra
 from karat.files.limits import expands_too_far, largest_content, largest_line, line_too_long
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_PACKED = 1 << 11  # small, since everything that it unpacks to is in memory at once: up to 64 MB
+# Of the zstd format: bytes of the longest header of a frame, frames without content, and blocks of one repeated byte.
+_LONGEST_HEADER, _SKIPPABLE, _REPEATED_BYTE = 18, 0x184D2A50, 1
 _BLOCK = 1 << 20
 
 
@@ -111,36 +112,50 @@ def _open_zstd(raw: IO[bytes]) -> Any:
         import zstandard
     except ImportError:
         raise MissingExtra("reading a .zst file", "zstandard", "zstd") from None
-    return _ZstdFrames(zstandard.ZstdDecompressor().decompressobj, raw)
+    return _ZstdReader(zstandard, raw)
 
 
-class _ZstdFrames:
-    """Reads all frames of a file. The package's own reader does not notice a file that ends too early."""
+class _ZstdReader:
+    """Reads all frames of a file. The package does not notice a file that ends too early: here its end is checked."""
 
-    def __init__(self, start: Callable[[], Any], raw: IO[bytes]) -> None:
-        self._start, self._raw = start, raw
-        self._frame: Any = None
-        self._packed, self._ready = b"", memoryview(b"")
+    def __init__(self, package: Any, raw: IO[bytes]) -> None:
+        self._package, self._raw = package, raw
+        self._reader = package.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
 
     def readinto(self, buffer: Any) -> int:
-        while not self._ready and self._fill():
-            pass
-        size = min(len(buffer), len(self._ready))
-        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        size = int(self._reader.readinto(buffer))
+        if not size and len(buffer):
+            self._refuse_cut()
         return size
 
-    def _fill(self) -> bool:
-        self._packed = self._packed or self._raw.read(_PACKED)
-        if not self._packed:
-            if self._frame is not None:
-                raise EOFError
-            return False
-        self._frame = self._frame or self._start()
-        self._ready = memoryview(self._frame.decompress(self._packed))
-        self._packed = self._frame.unused_data
-        if self._frame.eof:
-            self._frame = None
-        return True
+    def _refuse_cut(self) -> None:
+        """Raise an error if the file ends within a frame. Only the headers are read."""
+        at, end = 0, self._raw.seek(0, os.SEEK_END)
+        while at < end:
+            head = self._read(at, _LONGEST_HEADER)
+            if int.from_bytes(head[:4], "little") & ~0xF == _SKIPPABLE:
+                at += 8 + int.from_bytes(head[4:8], "little")
+                continue
+            try:
+                at += self._package.frame_header_size(head)
+                checked = self._package.get_frame_parameters(head).has_checksum
+            except self._package.ZstdError:
+                raise EOFError from None
+            last = False
+            while not last:
+                block = int.from_bytes(self._read(at, 3), "little")
+                last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
+                at += 3 + (1 if kind == _REPEATED_BYTE else size)
+            at += 4 if checked else 0
+        if at != end:
+            raise EOFError
+        self._raw.seek(end)
+
+    def _read(self, at: int, size: int) -> bytes:
+        self._raw.seek(at)
+        if not (found := self._raw.read(size)):
+            raise EOFError
+        return found
 
 
 class _Stream(io.RawIOBase):
