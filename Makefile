@@ -122,6 +122,7 @@ bench-quick: .venv/.bench native
 bench: .venv/.bench
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/commands.py --output benchmarks/COMMANDS.md
+	$(BIN)/python benchmarks/reading.py --output benchmarks/READING.md
 	$(BIN)/python benchmarks/statistics_speed.py --output benchmarks/STATISTICS.md
 	$(BIN)/python benchmarks/interval_coverage.py --output benchmarks/COVERAGE.md
 	$(BIN)/python benchmarks/calibration_coverage.py --output benchmarks/CALIBRATION.md

@@ -3,8 +3,10 @@ the committed one.
 
     python benchmarks/quick.py [--repeat N] [--write]
 
-Karat and its peer take turns; of the repeats the least CPU counts. `--write` commits the ratios of this machine to
-benchmarks/quick.json. Ratios of CPU hardly depend on the machine, but a busy one should not decide: look at the load.
+In each turn Karat is measured right before and right after its peer, since the speed of a machine may change from one
+minute to the next. The ratio of a turn is the peer's CPU divided by the mean of these two; the median of the turns
+counts. `--write` commits the ratios of this machine to benchmarks/quick.json. Ratios of CPU hardly depend on the
+machine, but a busy one should not decide: look at the load.
 """
 
 from __future__ import annotations
@@ -16,29 +18,27 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from statistics import mean, median
 
-from commands import Command, commands_of, run_command, workload_files
+from commands import Command, Spent, commands_of, run_command, workload_files
 from pages import table
 
 HERE = Path(__file__).parent
 KEPT = HERE / "quick.json"
 WORSE = 0.15
-LONG = 10.0  # seconds; what takes longer varies little, and is measured twice at most
-WORKLOADS = ("W1", "W2", "W3")
-# Name → what costs more, and what it is divided by. `call:` is the call alone, without the start of its process.
-RATIOS = {
-    "W1, pytrec_eval / karat.evaluate": ("call:pytrec_eval W1 file", "call:karat W1 file"),
-    "W3, pytrec_eval + orjson / karat.evaluate": ("call:pytrec_eval W3 file", "call:karat W3 file"),
-    "W1, pytrec_eval / karat eval": ("W1-peer", "W1-panel"),
-    "W3, pytrec_eval + orjson / karat eval": ("W3-peer", "W3-panel"),
-    "W2, pytrec_eval / karat eval": ("W2-peer", "W2-panel"),
-    "W3, pytrec_eval + orjson / karat compare": ("W3-peer", "W3-compare"),
+PEERS = {"W1": "pytrec_eval", "W3": "pytrec_eval + orjson", "W2": "pytrec_eval"}
+# Workload → name → what of Karat: a command, or the call of karat.evaluate alone, without the start of its process.
+MEASURED = {
+    "W1": {"karat.evaluate": "call", "karat eval": "W1-panel"},
+    "W3": {"karat.evaluate": "call", "karat eval": "W3-panel", "karat compare": "W3-compare"},
+    "W2": {"karat eval": "W2-panel"},
 }
+SHORT = {"W2": 5}  # measured so often in each turn
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The ratios that matter, in less than three minutes.")
-    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="repeats of every measurement (default 3)")
+    parser.add_argument("--repeat", type=int, default=4, metavar="N", help="turns (default 4)")
     parser.add_argument("--write", action="store_true", help=f"write the ratios to benchmarks/{KEPT.name}")
     given = parser.parse_args()
     if subprocess.run([sys.executable, HERE / "workloads.py"]).returncode:
@@ -60,30 +60,34 @@ def main() -> None:
 
 
 def _measured(repeats: int) -> dict[str, float]:
-    names = dict.fromkeys(name for pair in RATIOS.values() for name in pair)
-    best: dict[str, float] = {}
+    turns: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for file in {file for workload in WORKLOADS for file in workload_files(workload)}:
+        for file in {file for workload in MEASURED for file in workload_files(workload)}:
             os.symlink(file, os.path.join(folder, os.path.basename(file)))
-        commands = commands_of({name: name for name in WORKLOADS})
+        commands = commands_of({name: name for name in MEASURED})
         run_command(commands["W2-page"].process, folder)  # what a first start compiles, nobody should pay for
-        for repeat in range(repeats):
-            for name in names:
-                if repeat > 1 and best[name] > LONG:
-                    continue
-                spent = _call(name, folder) if name.startswith("call:") else _whole(commands[name], folder)
-                best[name] = min(spent, best.get(name, spent))
-    return {name: best[over] / best[under] for name, (over, under) in RATIOS.items()}
+        for _ in range(repeats):
+            for workload, parts in [pair for pair in MEASURED.items() for _ in range(SHORT.get(pair[0], 1))]:
+                whole = commands[f"{workload}-peer"]
+                before = {what: _karat(what, workload, commands, folder) for what in parts.values()}
+                peer = run_command(whole.process, folder)
+                after = {what: _karat(what, workload, commands, folder) for what in parts.values()}
+                for name, what in parts.items():
+                    cost = _call(peer) if what == "call" else peer.cpu
+                    ratio = cost / mean([before[what], after[what]])
+                    turns.setdefault(f"{workload}, {PEERS[workload]} / {name}", []).append(ratio)
+    return {name: median(ratios) for name, ratios in turns.items()}
 
 
-def _whole(command: Command, folder: str) -> float:
-    return run_command(command.process, folder, command.codes).cpu
+def _karat(what: str, workload: str, commands: dict[str, Command], folder: str) -> float:
+    if what == "call":
+        return _call(run_command([sys.executable, str(HERE / "contenders.py"), "karat", workload, "file"], folder))
+    return run_command(commands[what].process, folder, commands[what].codes).cpu
 
 
-def _call(name: str, folder: str) -> float:
-    arguments = name.removeprefix("call:").split()
-    done = run_command([sys.executable, str(HERE / "contenders.py"), *arguments], folder)
-    cpu = json.loads(done.printed)["cpu"]
+def _call(process: Spent) -> float:
+    """Reading and scoring, of a process that has done no more."""
+    cpu = json.loads(process.printed)["cpu"]
     return float(cpu["load"] + cpu["evaluate"])
 
 
