@@ -112,7 +112,8 @@ def hash_packed(packed: Packed) -> Hashes:
 
 def hash_texts(texts: list[str]) -> Hashes:
     """As `hash_packed(pack(texts))`."""
-    joined, library = "\n".join(texts), native()
+    library = native()
+    joined = "" if library is None else "\n".join(texts)
     if library is None or not texts or "\0" in joined or joined.count("\n") != len(texts) - 1:
         return hash_packed(pack(texts))
     text, hashed = joined.encode("utf-8", "surrogatepass"), np.empty(len(texts), np.uint64)

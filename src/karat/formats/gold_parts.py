@@ -20,7 +20,7 @@ from karat.data.versions import EXPECTED, Version, is_said
 from karat.errors import InputError, did_you_mean, meant
 from karat.formats.gold_records import TARGET_FIELD, GoldEntry, GoldItem
 from karat.formats.json_lines import Columns, ListField, ValueKind, has_texts
-from karat.formats.records import RecordDecoder, RecordList, Records, column, extra_columns, said
+from karat.formats.records import RecordDecoder, Records, column, extra_columns, said
 
 _KINDS = {"chunk_id": CHUNK, "id": BARE, "doc_id": DOC}
 # Items that are all alike are read without building objects.
@@ -115,13 +115,13 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         return [str(i) for i in ids]
 
     @cached_property
-    def flat(self) -> RecordList[GoldItem]:
-        return RecordList(chain.from_iterable(self.items))
+    def flat(self) -> list[GoldItem]:
+        return list(chain.from_iterable(self.items))
 
     def item_ids(self) -> tuple[list[str] | Packed, list[int] | Ints]:
         if self.columns is not None:
             return self._column_ids(self.columns)
-        ids = column(self.flat, "chunk_id")
+        ids: list[Any] = [i.chunk_id for i in self.flat]
         if set(map(type, ids)) <= {str}:
             return pack_short(ids), np.full(len(ids), CHUNK)
         named = [
@@ -162,10 +162,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
 
     def grades(self) -> Floats:
         if self.columns is None:
-            listed = column(self.flat, "grade")
-            if msgspec.UNSET in listed:
-                listed = [1.0 if grade is msgspec.UNSET else grade for grade in listed]
-            return np.array(listed, np.float64)
+            return np.array([1.0 if i.grade is msgspec.UNSET else i.grade for i in self.flat], np.float64)
         grades: Floats | None = self.columns.values.get("grade")
         return np.ones(self.columns.counts.sum()) if grades is None else np.where(np.isnan(grades), 1.0, grades)
 
@@ -173,18 +170,17 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         """Items of entries that name no grade at all."""
         if self.columns is not None:
             return np.full(self.columns.counts.sum(), "grade" not in self.columns.values)
-        listed = column(self.flat, "grade")
-        unsaid = np.zeros(len(listed), np.bool_)
-        if msgspec.UNSET not in listed:
+        unsaid = np.array([i.grade is msgspec.UNSET for i in self.flat], np.bool_)
+        if not unsaid.any():
             return unsaid
-        unsaid[:] = [grade is msgspec.UNSET for grade in listed]
         owner: Ints = np.repeat(np.arange(len(self.items)), self.counts())
         graded: Bools = np.bincount(owner[~unsaid], minlength=len(self.items)) > 0
         return unsaid & ~graded[owner]
 
     def answerless(self) -> Bools:
         """Which queries have no answer."""
-        return np.array(said(self.entries, "no_answer") or [False] * len(self.entries), np.bool_)
+        answerless = said(self.entries, "no_answer")
+        return np.array(answerless, np.bool_) if answerless else np.zeros(len(self.entries), np.bool_)
 
     def refuse_contradictions(self) -> None:
         answerless = np.flatnonzero(self.answerless()).tolist()
@@ -214,7 +210,12 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
 
     def passages(self) -> list[Passage | None]:
         """Where the items are in their documents; empty where no item says so."""
-        if self.columns is not None or not any(said(self.flat, name) for name in ("quote", "start", "end")):
+        if self.columns is not None:
+            return []
+        placed = [
+            item for item in self.flat if item.quote is not None or item.start is not None or item.end is not None
+        ]
+        if not placed:
             return []
         return [
             self._passage(at, f"gold[{place}]", item) if _says_place(item) else None

@@ -48,6 +48,11 @@ class RecordList(list[S]):
     def fields(self) -> dict[str, tuple[Any, ...]]:
         return dict(zip(self[0].__struct_fields__, zip(*map(msgspec.structs.astuple, self), strict=True), strict=True))
 
+    def free(self) -> None:
+        """Drop the records once they were used, so that the next take the same memory, which is in the cache."""
+        self.clear()
+        vars(self).clear()
+
 
 class RecordBatch(NamedTuple, Generic[S]):
     """Some records of a file."""

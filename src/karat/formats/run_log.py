@@ -39,6 +39,7 @@ from karat.formats.provenance import shown
 from karat.formats.records import (
     RecordBatch,
     RecordDecoder,
+    RecordList,
     decodable,
     decode_entries,
     is_json_lines,
@@ -118,6 +119,8 @@ class RunLog(Run):
                     seen.setdefault(part.system, QueriesSeen(self._expected))
                 expected = seen[part.system].expected(len(current.queries), len(part.lines))
                 current.add(replace(part, expected=expected))
+                if isinstance(part.records, RecordList):
+                    part.records.free()
                 if current.total >= _SLICE_HITS:
                     found.update(current.found)
                     yield self._made(slices.pop(part.system), lists, seen)

@@ -18,7 +18,7 @@ from karat.data.ids import Floats, Hashes, Ints, Packed, as_list, joined_ids
 from karat.data.packed_ids import WORD, first_empty, pack_short
 from karat.errors import InputError, meant
 from karat.formats.json_lines import Columns, LineTable, has_texts
-from karat.formats.records import Records, column, different, extra_columns, has_field, only_value, pick
+from karat.formats.records import Records, column, different, extra_columns, has_field, only_value, pick, said
 from karat.formats.run_records import Hit, Places, RunRecord, step_facts
 from karat.formats.step_lists import lists_in, of_union, searches_in
 from karat.formats.step_use import count_sums, uses_in, with_sums
@@ -106,6 +106,8 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
         if isinstance(self.records, LineTable) and self.records.has_texts("query_id", self.expected):
             return self.expected
         queries = column(self.records, "query_id")
+        if queries == self.expected:
+            return self.expected  # the same texts, of which only one copy is kept
         if has_texts(self.records, "query_id") or set(map(type, queries)) == {str}:
             return queries
         # A log without ids is matched by the text of the query, like a single-target set.
@@ -122,8 +124,8 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
 
     def distances(self, before: tuple[bool | None] | None) -> bool | None:
         """Whether scores are distances; None: unknown. `before`: what earlier records say, if there are any."""
-        said: list[Any] = column(self.records, "score_order") if has_field(self.records, "score_order") else [None]
-        found = [None if one is None else one == "lower-is-better" for one in said]
+        orders = said(self.records, "score_order") or [None]
+        found = [None if one is None else one == "lower-is-better" for one in orders]
         wanted = found[0] if before is None else before[0]
         at = next((at for at, one in enumerate(found) if one is not wanted), None)
         if at is not None:
@@ -227,7 +229,7 @@ class HitLists(msgspec.Struct, frozen=True, dict=True):
         values = [h.score for h in self.hits]
         scores = _numbers(values)
         odd = np.flatnonzero(~np.isfinite(scores))
-        if len(odd) > values.count(None):
+        if len(odd) and len(odd) > values.count(None):
             at = next(i for i in odd.tolist() if values[i] is not None)
             raise self.hit_error(
                 at, "score", "invalid value", code="bad-value", expected="a finite number", got=float(scores[at])
