@@ -142,7 +142,6 @@ def test_wounded_runs_on_the_way_of_large_files(file: Path, data: bytes) -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trec, "_SMALL", 0)
         patch.setattr(trec, "_BLOCK", 50)
-        patch.setattr(run_log, "_LARGE", 0)
         patch.setattr(run_log, "_SLICE_HITS", 2)
         patch.setattr(records, "_BATCH_BYTES", 100)
         check_run(file, data)

@@ -231,7 +231,6 @@ def as_if_large() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("karat.formats.trec._SMALL", 0)
         patch.setattr("karat.formats.trec._BLOCK", 40)
-        patch.setattr("karat.formats.run_log._LARGE", 0)
         patch.setattr("karat.formats.run_log._SLICE_HITS", 1)
         patch.setattr("karat.formats.records._BATCH_BYTES", 40)
         yield

@@ -25,6 +25,7 @@ from karat.data.hash_tables import confirmed as confirmed
 from karat.data.hash_tables import count_distinct as count_distinct
 from karat.data.hash_tables import first_equal as first_equal
 from karat.data.hash_tables import match as match
+from karat.data.packed_ids import LONGEST as LONGEST
 from karat.data.packed_ids import PIECE, cut_packed, has_byte, hash_cut, hash_packed, pack, same_packed, unpack
 from karat.data.packed_ids import Hashes as Hashes
 from karat.data.packed_ids import Ints as Ints
@@ -39,8 +40,6 @@ Ids: TypeAlias = "list[str] | pl.Series | Keys | Packed"
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
-
-LONGEST = 128  # bytes of an id in an array, where each takes as much space as the longest
 
 _JOINED = 100_000
 _TEXT = 56  # overhead of a Python string, in bytes

@@ -15,6 +15,7 @@ Hashes: TypeAlias = NDArray[np.uint64]
 Packed: TypeAlias = NDArray[np.bytes_]  # UTF-8, filled up with NUL to whole words
 
 WORD = 8  # bytes
+LONGEST = 128  # bytes of an id in an array, where each takes as much space as the longest
 PIECE = 10_000  # ids converted to Python strings at a time, to save memory
 _SPARSE = 3  # an array may be this many times as large as the texts
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -25,13 +26,38 @@ _FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], "<u8")  # m
 
 def pack(ids: list[str]) -> Packed:
     """Ids as bytes in an array. A NUL inside an id is escaped, since trailing NULs are padding."""
-    joined = "".join(ids)
-    if joined.isascii() and "\0" not in joined:
-        text, sizes = joined.encode(), np.fromiter(map(len, ids), np.int64, len(ids))
-    else:
-        encoded = [i.encode("utf-8", "surrogatepass").replace(b"\0", b"\0\1") for i in ids]
-        text, sizes = b"".join(encoded), np.fromiter(map(len, encoded), np.int64, len(ids))
+    packed = pack_joined("\0".join(ids), len(ids))
+    if packed is not None:
+        return packed
+    encoded = [i.encode("utf-8", "surrogatepass").replace(b"\0", b"\0\1") for i in ids]
+    text, sizes = b"".join(encoded), np.fromiter(map(len, encoded), np.int64, len(ids))
     return gather(text + bytes(int(sizes.max(initial=0)) + WORD), np.cumsum(sizes) - sizes, sizes)
+
+
+def pack_joined(joined: str, count: int, longest: int | None = None) -> Packed | None:
+    """Ids that are joined by NULs, as bytes in an array. None where an id contains a NUL or half a character, or has
+    more bytes than `longest`."""
+    try:
+        text = joined.encode()
+    except UnicodeEncodeError:
+        return None
+    bounds = np.empty(count + 1, np.int64)  # the NULs, and one before the first id
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == 0)
+    if not count or len(ends) != count - 1:
+        return None if count else np.zeros(0, f"S{WORD}")
+    bounds[0], bounds[1:-1], bounds[-1] = -1, ends, len(text)
+    first = bounds[:-1] + 1
+    sizes = bounds[1:] - first
+    largest = int(sizes.max())
+    if longest is not None and largest > longest:
+        return None
+    return gather(text + bytes(largest + WORD), first, sizes)
+
+
+def pack_short(ids: list[str]) -> list[str] | Packed:
+    """The same ids in an array; as they are where one does not fit: see `pack_joined`."""
+    packed = pack_joined("\0".join(ids), len(ids), LONGEST)
+    return ids if packed is None else packed
 
 
 def gather(text: bytes, first: Ints, sizes: Ints) -> Packed:
@@ -86,7 +112,8 @@ def hash_packed(packed: Packed) -> Hashes:
 
 def hash_texts(texts: list[str]) -> Hashes:
     """As `hash_packed(pack(texts))`."""
-    joined, library = "\n".join(texts), native()
+    library = native()
+    joined = "" if library is None else "\n".join(texts)
     if library is None or not texts or "\0" in joined or joined.count("\n") != len(texts) - 1:
         return hash_packed(pack(texts))
     text, hashed = joined.encode("utf-8", "surrogatepass"), np.empty(len(texts), np.uint64)
@@ -151,9 +178,9 @@ def unpack(packed: Packed) -> list[str]:
 def first_empty(ids: list[str] | Packed) -> int | None:
     """The position of the first id that is empty."""
     if isinstance(ids, np.ndarray):
-        found: list[int] = np.flatnonzero(ids == b"")[:1].tolist()
+        found: list[int] = np.flatnonzero(_words(ids)[:, 0] == 0)[:1].tolist()
         return found[0] if found else None
-    return ids.index("") if "" in ids else None
+    return None if all(ids) else ids.index("")
 
 
 class PackedIds:

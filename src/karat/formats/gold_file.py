@@ -20,6 +20,7 @@ from karat.formats.records import (
     Lines,
     RecordBatch,
     RecordDecoder,
+    RecordList,
     Records,
     decode_entries,
     is_json_lines,
@@ -35,6 +36,8 @@ def read_gold_file(source: Source, options: ReadOptions) -> Gold:
     with no_gc():
         for batch in _batches(source, reader):
             reader.add(batch.records, batch.lines, batch.columns.get(ITEMS.name))
+            if isinstance(batch.records, RecordList):
+                batch.records.free()
     return reader.build(dataset_of(source, reader.header))
 
 

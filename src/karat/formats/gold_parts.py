@@ -14,13 +14,13 @@ import numpy as np
 
 from karat.data.gold import BARE, CHUNK, DOC
 from karat.data.ids import Bools, Floats, Ints, Packed
-from karat.data.packed_ids import WORD
+from karat.data.packed_ids import WORD, pack_short
 from karat.data.passages.passage import Passage
 from karat.data.versions import EXPECTED, Version, is_said
 from karat.errors import InputError, did_you_mean, meant
 from karat.formats.gold_records import TARGET_FIELD, GoldEntry, GoldItem
 from karat.formats.json_lines import Columns, ListField, ValueKind, has_texts
-from karat.formats.records import RecordDecoder, Records, column, extra_columns, has_field
+from karat.formats.records import RecordDecoder, Records, column, extra_columns, said
 
 _KINDS = {"chunk_id": CHUNK, "id": BARE, "doc_id": DOC}
 # Items that are all alike are read without building objects.
@@ -123,7 +123,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
             return self._column_ids(self.columns)
         ids: list[Any] = [i.chunk_id for i in self.flat]
         if set(map(type, ids)) <= {str}:
-            return ids, [CHUNK] * len(ids)
+            return pack_short(ids), np.full(len(ids), CHUNK)
         named = [
             (i.chunk_id, CHUNK) if i.chunk_id is not None else (i.id, BARE) if i.id is not None else (i.doc_id, DOC)
             for i in self.flat
@@ -133,7 +133,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
             ends = list(accumulate(self.counts()))
             at = bisect_right(ends, nameless)
             raise self._nameless(at, nameless - (ends[at] - len(self.items[at])))
-        return [str(i) for i, _ in named], [kind for _, kind in named]
+        return pack_short([str(i) for i, _ in named]), [kind for _, kind in named]
 
     def _column_ids(self, columns: Columns) -> tuple[Packed, Ints]:
         name = next((n for n in _KINDS if n in columns.values), None)
@@ -149,20 +149,20 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         return self.error(at, "the field is missing", code="missing-field", field=field, hint=_NAME_IT)
 
     def cutoffs(self) -> list[int] | Ints:
-        if not has_field(self.entries, "k"):
+        cutoffs = said(self.entries, "k")
+        if not cutoffs:
             return np.zeros(len(self.entries), np.int64)
-        cutoffs = column(self.entries, "k")
         at = next((at for at, k in enumerate(cutoffs) if k is not None and k < 1), None)
         if at is not None:
             raise self.error(at, "invalid cutoff", code="bad-value", field="k", expected="1 or more", got=cutoffs[at])
         return [k or 0 for k in cutoffs]
 
-    def counts(self) -> list[int] | Ints:
-        return list(map(len, self.items)) if self.columns is None else self.columns.counts
+    def counts(self) -> Ints:
+        return np.array(list(map(len, self.items)), np.int64) if self.columns is None else self.columns.counts
 
-    def grades(self) -> list[float] | Floats:
+    def grades(self) -> Floats:
         if self.columns is None:
-            return [1.0 if i.grade is msgspec.UNSET else i.grade for i in self.flat]
+            return np.array([1.0 if i.grade is msgspec.UNSET else i.grade for i in self.flat], np.float64)
         grades: Floats | None = self.columns.values.get("grade")
         return np.ones(self.columns.counts.sum()) if grades is None else np.where(np.isnan(grades), 1.0, grades)
 
@@ -179,22 +179,22 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
 
     def answerless(self) -> Bools:
         """Which queries have no answer."""
-        if not has_field(self.entries, "no_answer"):
-            return np.zeros(len(self.entries), np.bool_)
-        return np.array(column(self.entries, "no_answer"), np.bool_)
+        answerless = said(self.entries, "no_answer")
+        return np.array(answerless, np.bool_) if answerless else np.zeros(len(self.entries), np.bool_)
 
     def refuse_contradictions(self) -> None:
         answerless = np.flatnonzero(self.answerless()).tolist()
-        grades, ends = (self.grades(), [0, *accumulate(self.counts())]) if answerless else ([], [])
+        if not answerless:
+            return
+        grades, ends = self.grades(), [0, *accumulate(self.counts())]
         for at in answerless:
-            if any(grade > 0 for grade in grades[ends[at] : ends[at + 1]]):
+            if (grades[ends[at] : ends[at + 1]] > 0).any():
                 what, query = "no_answer and relevant gold contradict each other", self.query_ids()[at]
                 hint = "remove one of them (grade 0 is fine)"
                 raise self.error(at, what, code="contradiction", query=query, hint=hint)
 
     def refuse_odd_dates(self) -> None:
-        said = column(self.entries, "as_of") if has_field(self.entries, "as_of") else []
-        for at, value in enumerate(said):
+        for at, value in enumerate(said(self.entries, "as_of")):
             if is_said(value) and Version.read(value) is None:
                 what, query = "not a time or version", self.query_ids()[at]
                 hint = "leave it out where it is not known"
@@ -204,13 +204,18 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
 
     def fields(self) -> dict[str, list[Any]]:
         """Data of the queries that are not tags."""
-        columns = {name: column(self.entries, name) for name in _FIELDS if has_field(self.entries, name)}
+        columns = {name: said(self.entries, name) for name in _FIELDS}
         columns |= {name: values for name, values in self.extras.items() if name not in self._scalars}
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}
 
     def passages(self) -> list[Passage | None]:
         """Where the items are in their documents; empty where no item says so."""
-        if self.columns is not None or not any(map(_says_place, self.flat)):
+        if self.columns is not None:
+            return []
+        placed = [
+            item for item in self.flat if item.quote is not None or item.start is not None or item.end is not None
+        ]
+        if not placed:
             return []
         return [
             self._passage(at, f"gold[{place}]", item) if _says_place(item) else None
@@ -236,10 +241,9 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
 
     def tags(self) -> dict[str, list[Any]]:
         columns = {name: self.extras[name] for name in self._scalars}
-        if has_field(self.entries, "tier"):
-            columns["tier"] = [None if tier is None else str(tier) for tier in column(self.entries, "tier")]
-        tagged = column(self.entries, "tags") if has_field(self.entries, "tags") else ()
-        for at, tags in ((at, tags) for at, tags in enumerate(tagged) if tags):
+        tiers = said(self.entries, "tier") or [None] * len(self.entries)
+        columns["tier"] = [None if tier is None else str(tier) for tier in tiers]
+        for at, tags in ((at, tags) for at, tags in enumerate(said(self.entries, "tags")) if tags):
             for name, value in (tags if isinstance(tags, dict) else {"tags": tags}).items():
                 columns.setdefault(name, [None] * len(self.entries))[at] = value
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}

@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -31,13 +32,26 @@ Records: TypeAlias = "list[S] | LineTable"  # one by one, or field by field wher
 EntryLines: TypeAlias = dict[int, list[int]]
 
 _BETWEEN = re.compile(r"[\s,:]*")  # what separates the values of a JSON document
-_BATCH_BYTES = 1 << 20
-_COLUMN_BATCHES = 8  # blocks that are read as columns are this many times as large
+_BATCH_BYTES = 1 << 18  # the records of a batch fit in the cache of a core
+_COLUMN_BATCHES = 32  # blocks that are read as columns are this many times as large
 _BATCH_RECORDS = 1000
 _PATIENCE = 3  # failed attempts to read blocks as columns, after which none is tried
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\[\d+\]`)?$", re.S)
 _LEARNT = 100  # more fields than this are data, not a schema
 _UNLEARNABLE = re.compile(r'[\\"\x00-\x1f]')  # what msgspec does not accept in a field name
+
+
+class RecordList(list[S]):
+    """Records of one type. All fields are taken out at once, when the first is asked for: a fourth of the work."""
+
+    @cached_property
+    def fields(self) -> dict[str, tuple[Any, ...]]:
+        return dict(zip(self[0].__struct_fields__, zip(*map(msgspec.structs.astuple, self), strict=True), strict=True))
+
+    def free(self) -> None:
+        """Drop the records once they were used, so that the next take the same memory, which is in the cache."""
+        self.clear()
+        vars(self).clear()
 
 
 class RecordBatch(NamedTuple, Generic[S]):
@@ -122,7 +136,7 @@ class RecordDecoder(Generic[S]):
     def decode_known_lines(self, block: bytes) -> list[S] | None:
         """All lines of a block at once, or None where they must be read one by one."""
         try:
-            return self._decoder.decode_lines(block)
+            return RecordList(self._decoder.decode_lines(block))
         except DECODE_ERRORS:
             return None
 
@@ -175,7 +189,15 @@ def column(records: Records[Any], name: str) -> list[Any]:
     """One field of many records; None where they lack it."""
     if isinstance(records, LineTable):
         return records.column(name) if name in records else [None] * len(records)
-    return list(map(attrgetter(name), records)) if has_field(records, name) else [None] * len(records)
+    if not has_field(records, name):
+        return [None] * len(records)
+    return list(records.fields[name] if isinstance(records, RecordList) and records else map(attrgetter(name), records))
+
+
+def said(records: Records[Any], name: str) -> list[Any]:
+    """One field of many records; empty where no record has it."""
+    values = column(records, name) if has_field(records, name) else []
+    return [] if values.count(None) == len(values) else values
 
 
 def only_value(records: Records[Any], name: str) -> list[Any] | None:
@@ -205,6 +227,8 @@ def extra_columns(records: Records[Any], extra_names: dict[str, str]) -> dict[st
     """The added fields of many records, field by field; None where a record lacks one."""
     if isinstance(records, LineTable):
         return {name: column(records, name) for name in extra_names.values()}
+    if isinstance(records, RecordList):
+        return {name: column(records, attribute) for attribute, name in extra_names.items()}
     columns = {name: [getattr(r, a, None) for r in records] for a, name in extra_names.items()}
     if any(kind.__dictoffset__ for kind in set(map(type, records))):
         for at, record in enumerate(records):

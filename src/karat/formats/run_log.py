@@ -39,6 +39,7 @@ from karat.formats.provenance import shown
 from karat.formats.records import (
     RecordBatch,
     RecordDecoder,
+    RecordList,
     decodable,
     decode_entries,
     is_json_lines,
@@ -52,9 +53,6 @@ from karat.formats.run_steps import DescribedDecoder, RunDecoder, SizedDecoder, 
 
 _SLICE_HITS = 32_000
 _NOTED = 100
-# From here on vectorised hashing saves more time than importing polars takes.
-_LARGE = 32 << 20
-
 
 # Hits that are all alike are read without building objects.
 _RANKED: dict[str, ValueKind] = {
@@ -92,7 +90,6 @@ class RunLog(Run):
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         self._noted = {}
-        large = isinstance(self._records, Source) and self._records.path.stat().st_size > _LARGE
         others = sorted(name for name in lists if is_other_list(name) and name != self._hits)
         found: set[str] = set()  # all lists that some record has
         slices: dict[str, Slice] = {}
@@ -118,10 +115,12 @@ class RunLog(Run):
                             expected="text",
                             got=part.system,
                         )
-                    current = slices[part.system] = Slice(part.system, self._hits, columns, large, others)
+                    current = slices[part.system] = Slice(part.system, self._hits, columns, others)
                     seen.setdefault(part.system, QueriesSeen(self._expected))
                 expected = seen[part.system].expected(len(current.queries), len(part.lines))
                 current.add(replace(part, expected=expected))
+                if isinstance(part.records, RecordList):
+                    part.records.free()
                 if current.total >= _SLICE_HITS:
                     found.update(current.found)
                     yield self._made(slices.pop(part.system), lists, seen)
@@ -179,7 +178,7 @@ class RunLog(Run):
         for part in self._listed(self._watched(self._parts_at(np.unique(places), columns)), needed=False):
             if part.system != system or not wanted.issuperset(part.queries):
                 raise changed_while_read(self.label)
-            current = current or Slice(system, self._hits, columns, large=False)
+            current = current or Slice(system, self._hits, columns)
             current.add(part)
             if current.size >= _SLICE_HITS:
                 yield current.hits()

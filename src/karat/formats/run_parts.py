@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from array import array
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -14,18 +14,17 @@ from msgspec.structs import replace
 
 from karat.data.audit import Audit
 from karat.data.hits import FOUND_AT, OPTIONAL_COLUMNS, SEARCHES, STEPS, Hits
-from karat.data.ids import Floats, Hashes, Ints, Packed, as_list, compact, joined_ids
-from karat.data.packed_ids import WORD, first_empty
+from karat.data.ids import Floats, Hashes, Ints, Packed, as_list, joined_ids
+from karat.data.packed_ids import WORD, first_empty, pack_short
 from karat.errors import InputError, meant
 from karat.formats.json_lines import Columns, LineTable, has_texts
-from karat.formats.records import Records, column, different, extra_columns, has_field, only_value, pick
+from karat.formats.records import Records, column, different, extra_columns, has_field, only_value, pick, said
 from karat.formats.run_records import Hit, Places, RunRecord, step_facts
 from karat.formats.step_lists import lists_in, of_union, searches_in
 from karat.formats.step_use import count_sums, uses_in, with_sums
 from karat.formats.timestamps import TIMES, OddTime, latencies, refuse_impossible, with_times
 
 if TYPE_CHECKING:
-    from karat.data.ids import Ids
     from karat.data.text_index import TextIndex
 
 # One value per query, kept for later steps; the rest of the record is either hits or provenance.
@@ -107,6 +106,8 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
         if isinstance(self.records, LineTable) and self.records.has_texts("query_id", self.expected):
             return self.expected
         queries = column(self.records, "query_id")
+        if queries == self.expected:
+            return self.expected  # the same texts, of which only one copy is kept
         if has_texts(self.records, "query_id") or set(map(type, queries)) == {str}:
             return queries
         # A log without ids is matched by the text of the query, like a single-target set.
@@ -123,8 +124,8 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
 
     def distances(self, before: tuple[bool | None] | None) -> bool | None:
         """Whether scores are distances; None: unknown. `before`: what earlier records say, if there are any."""
-        said: list[Any] = column(self.records, "score_order") if has_field(self.records, "score_order") else [None]
-        found = [None if one is None else one == "lower-is-better" for one in said]
+        orders = said(self.records, "score_order") or [None]
+        found = [None if one is None else one == "lower-is-better" for one in orders]
         wanted = found[0] if before is None else before[0]
         at = next((at for at, one in enumerate(found) if one is not wanted), None)
         if at is not None:
@@ -214,20 +215,21 @@ class HitLists(msgspec.Struct, frozen=True, dict=True):
 
     def _read_ids(self) -> list[str] | Packed:
         ids: list[Any] = [h.chunk_id for h in self.hits]
-        kinds = set(map(type, ids))
-        if kinds <= {str}:
-            return ids
-        if type(None) in kinds:
+        try:
+            return pack_short(ids)
+        except TypeError:  # not all of them are texts
+            pass
+        if None in ids:
             ids = [h.chunk_id if h.chunk_id is not None else h.id if h.id is not None else h.doc_id for h in self.hits]
             if None in ids:
                 raise self.hit_error(ids.index(None), "chunk_id", "the field is missing", code="missing-field")
-        return [str(i) for i in ids]
+        return pack_short([str(i) for i in ids])
 
     def scores(self) -> Floats:
         values = [h.score for h in self.hits]
         scores = _numbers(values)
         odd = np.flatnonzero(~np.isfinite(scores))
-        if len(odd) > values.count(None):
+        if len(odd) and len(odd) > values.count(None):
             at = next(i for i in odd.tolist() if values[i] is not None)
             raise self.hit_error(
                 at, "score", "invalid value", code="bad-value", expected="a finite number", got=float(scores[at])
@@ -308,10 +310,9 @@ class ColumnLists(HitLists, frozen=True, dict=True):
 class ListSlice:
     """Collects lists of one system part by part, so that the records need not be kept."""
 
-    def __init__(self, system: str, name: str, wanted: frozenset[str], large: bool) -> None:
+    def __init__(self, system: str, name: str, wanted: frozenset[str]) -> None:
         self.system = system
         self.name = name
-        self.large = large
         self.queries: list[str] = []
         self.lines: list[Sequence[int | None]] = []
         self.places: list[Ints | None] = []
@@ -356,7 +357,7 @@ class ListSlice:
             system=self.system,
             queries=self.queries,
             offsets=offsets,
-            ids=self._ids(),
+            ids=joined_ids(self.ids),
             score=None if np.isnan(numbers["score"]).all() else numbers["score"],
             rank=None if np.isnan(numbers["rank"]).all() else numbers["rank"],
             docs=self.docs + [""] * (self.size - len(self.docs)) if self.docs else None,
@@ -372,21 +373,17 @@ class ListSlice:
         known = [hashed for hashed in self.hashed if hashed is not None]
         return _joined(known) if known and len(known) == len(self.hashed) else None
 
-    def _ids(self) -> Ids:
-        ids = joined_ids(self.ids)
-        return compact(ids) if self.large and isinstance(ids, list) else ids
-
 
 class Slice(ListSlice):
     """Collects the lists to score, the other fields of their queries, and other lists of the same records."""
 
-    def __init__(self, system: str, name: str, wanted: frozenset[str], large: bool, others: Iterable[str] = ()) -> None:
-        super().__init__(system, name, wanted, large)
+    def __init__(self, system: str, name: str, wanted: frozenset[str], others: Iterable[str] = ()) -> None:
+        super().__init__(system, name, wanted)
         self.timed: bool = "latency" in wanted
         self.audit: Audit = Audit()
         self.latency: list[tuple[int, Mapping[str, Floats]]] = []
         self.fields: dict[str, list[Any]] = {name: [] for name in _QUERY_FIELDS}
-        self.others: list[ListSlice] = [ListSlice(system, other, wanted, large) for other in others]
+        self.others: list[ListSlice] = [ListSlice(system, other, wanted) for other in others]
 
     def add(self, part: SystemRecords) -> None:
         if self.timed:
@@ -445,6 +442,6 @@ def _line_numbers(lines: Sequence[int | None]) -> Ints:
 def _numbers(values: list[Any]) -> Floats:
     """NaN for None."""
     try:
-        return np.frombuffer(array("d", values), np.float64)  # twice as fast as numpy's own conversion
-    except TypeError:
+        return np.frombuffer(struct.pack(f"{len(values)}d", *values), np.float64)  # faster than numpy's own conversion
+    except struct.error:
         return np.array(values, np.float64)

@@ -179,7 +179,8 @@ def has_steps(part: SystemRecords) -> bool:
     """Whether lines are single steps."""
     if isinstance(part.records, LineTable) and "step" not in part.records:
         return False
-    return any(number is not None for number in column(part.records, "step"))
+    steps = column(part.records, "step")
+    return steps.count(None) < len(steps)
 
 
 def join_steps(

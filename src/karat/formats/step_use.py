@@ -26,20 +26,24 @@ class _OnlyUse(msgspec.Struct, gc=False):
 
 
 _SUMMED = ("latency_ms", "usage")
+_UNSAID = msgspec.Raw()
 _LINE, _LIST = msgspec.json.Decoder(_OnlyUse), msgspec.json.Decoder(list[StepUse] | None)
 
 
 def uses_in(records: Records[Any]) -> list[Sequence[Any] | None]:
     """The searches of each record; None if it has no steps."""
     if not isinstance(records, LineTable):
-        return [_LIST.decode(one) if isinstance(one, msgspec.Raw) else one for one in _written(records)]
+        written = column(records, STEPS)
+        return [None] * len(written) if written.count(_UNSAID) == len(written) else list(map(_decoded, written))
     if STEPS not in records.skipped:
         return [None] * len(records)
     return [_LINE.decode(records.block[at:].partition(b"\n")[0]).steps for at in records.starts.tolist()]
 
 
-def _written(records: Records[Any]) -> list[Any]:
-    return [None if isinstance(one, msgspec.Raw) and not bytes(one) else one for one in column(records, STEPS)]
+def _decoded(steps: Any) -> Any:
+    if not isinstance(steps, msgspec.Raw):
+        return steps
+    return None if steps == _UNSAID else _LIST.decode(steps)
 
 
 def with_sums(said: list[Any], steps: Sequence[Sequence[Any] | None], field: str) -> list[Any]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from karat.data.audit import Audit
 from karat.data.hits import Hits, Run, Ungrouped
 from karat.data.ids import Floats, Ids, Ints, Seen, as_list, joined_ids, size_of, take
-from karat.data.packed_ids import WORD
+from karat.data.packed_ids import LONGEST, WORD, pack_joined
 from karat.errors import InputError
 from karat.files.native import native
 from karat.formats.base import Begun, Source, changed_while_read, source_parts
@@ -235,7 +235,7 @@ class TrecRun(Run):
                 raise Ungrouped from None
         queries, offsets = _groups(frame)
         places = line_starts(block)[offsets[:-1]] + begin
-        made = self._made(queries, np.diff(offsets), frame["id"], frame["score"].to_numpy(), places)
+        made = self._made(queries, np.diff(offsets), _ids(frame["id"]), frame["score"].to_numpy(), places)
         return replace(made, written=block)
 
 
@@ -367,6 +367,12 @@ def _joined(parts: list[Ids]) -> Ids:
     import polars as pl
 
     return pl.concat(parts)  # type: ignore[type-var]
+
+
+def _ids(column: pl.Series) -> Ids:
+    """Ids in an array; as they are where one is too long for it."""
+    packed = pack_joined(column.str.join("\0").item(), len(column), LONGEST)
+    return column if packed is None else packed
 
 
 def _groups(frame: pl.DataFrame) -> tuple[list[str], Ints]:
