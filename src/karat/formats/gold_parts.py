@@ -241,8 +241,8 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
 
     def tags(self) -> dict[str, list[Any]]:
         columns = {name: self.extras[name] for name in self._scalars}
-        tiers = said(self.entries, "tier") or [None] * len(self.entries)
-        columns["tier"] = [None if tier is None else str(tier) for tier in tiers]
+        if tiers := said(self.entries, "tier"):
+            columns["tier"] = [None if tier is None else str(tier) for tier in tiers]
         for at, tags in ((at, tags) for at, tags in enumerate(said(self.entries, "tags")) if tags):
             for name, value in (tags if isinstance(tags, dict) else {"tags": tags}).items():
                 columns.setdefault(name, [None] * len(self.entries))[at] = value
