@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import re
 from abc import ABC
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -374,3 +376,19 @@ def _nearby(path: Path) -> str:
         return f"the folder {folder} does not exist either"
     names = sorted(p.name for p in folder.iterdir())[:200]
     return did_you_mean(path.name, names) or "check the path"
+
+
+@contextmanager
+def no_gc() -> Iterator[None]:
+    """Pause garbage collection: looking for cycles among millions of small objects takes half the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            is_due = gc.get_count()[0] > gc.get_threshold()[0]
+            if is_due and not gc.get_freeze_count():  # what was made counts as old: looking at it would find no cycles
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()

@@ -12,13 +12,13 @@ import msgspec
 
 from karat.data.corpus import Corpus
 from karat.errors import ConfigError, InputError
-from karat.formats.base import IR_DATASETS, Source, SourcePlace
+from karat.formats.base import IR_DATASETS, Source, SourcePlace, no_gc
 from karat.formats.field_map import FieldMap
 from karat.formats.hf_folder import tables_in
 from karat.formats.layout import NAMES
 from karat.formats.map_guess import suggested_map
 from karat.formats.mapped import container, mapped_records, sample, suggestion
-from karat.formats.records import RecordDecoder, decode_record, no_gc, read_records
+from karat.formats.records import RecordDecoder, decode_record, read_records
 
 SUFFIXES = (".md", ".markdown", ".txt", ".text", ".rst")
 # A word, or one character of a script without spaces.

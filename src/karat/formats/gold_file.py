@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from karat.data.gold import Dataset, Gold
 from karat.data.gold_builder import GoldBuilder
 from karat.data.ids import Packed, joined_ids
-from karat.formats.base import ReadOptions, Source
+from karat.formats.base import ReadOptions, Source, no_gc
 from karat.formats.dataset import HEADER, dataset_of, header_of, holds_entries
 from karat.formats.gold_parts import ITEMS, GoldPart
 from karat.formats.gold_records import GoldEntry
@@ -25,7 +25,6 @@ from karat.formats.records import (
     decode_entries,
     is_json_lines,
     list_entries,
-    no_gc,
     read_column_batches,
     read_document,
 )

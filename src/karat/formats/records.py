@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -398,22 +396,6 @@ def decode_record(decoder: RecordDecoder[S], entry: bytes | dict[str, Any], labe
         return decoder.decode(entry) if isinstance(entry, bytes) else decoder.convert(entry)
     except DECODE_ERRORS as error:
         raise refusal(error, label, line, entry) from error
-
-
-@contextmanager
-def no_gc() -> Iterator[None]:
-    """Pause garbage collection: looking for cycles among millions of small objects takes half the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            is_due = gc.get_count()[0] > gc.get_threshold()[0]
-            if is_due and not gc.get_freeze_count():  # what was made counts as old: looking at it would find no cycles
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
 
 
 def is_json_lines(source: Source) -> bool:

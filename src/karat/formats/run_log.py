@@ -33,7 +33,7 @@ from karat.data.ids import Ints, QueriesSeen
 from karat.data.text_index import TextIndex
 from karat.errors import InputError, is_whole
 from karat.files.decode_errors import refusal
-from karat.formats.base import Source, changed_while_read, source_parts
+from karat.formats.base import Source, changed_while_read, no_gc, source_parts
 from karat.formats.json_lines import LineTable, ListField, ValueKind
 from karat.formats.provenance import shown
 from karat.formats.records import (
@@ -43,7 +43,6 @@ from karat.formats.records import (
     decodable,
     decode_entries,
     is_json_lines,
-    no_gc,
     read_column_batches,
 )
 from karat.formats.repeated_lines import Repeated, counted_repeats, find_repeats, without_repeats

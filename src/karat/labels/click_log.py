@@ -17,8 +17,8 @@ from karat.data.gold import Gold
 from karat.data.ids import Bools, Ints
 from karat.errors import InputError
 from karat.files.decode_errors import DECODE_ERRORS
-from karat.formats.base import Source, SourcePlace
-from karat.formats.records import RecordDecoder, is_json_lines, no_gc, read_records
+from karat.formats.base import Source, SourcePlace, no_gc
+from karat.formats.records import RecordDecoder, is_json_lines, read_records
 from karat.formats.table_file import read_table
 from karat.labels.by_hand import is_table
 from karat.labels.files import Key

@@ -13,6 +13,7 @@ from karat.data.audit import Audit
 from karat.data.bulk import Bulk
 from karat.data.hits import Hits, Ungrouped
 from karat.data.ids import Floats, Hashes, Ints, as_slice
+from karat.formats.base import no_gc
 from karat.scoring.doubts import SeenScores
 from karat.scoring.judged import judge_missing
 from karat.scoring.list_hashes import DEPTHS
@@ -70,11 +71,12 @@ class RunData(Bulk, frozen=True):
 def collect(parts: Iterable[Part], request: PassRequest, golds: Golds) -> dict[str, RunData]:
     """Every system of a run. Raises Ungrouped where a query comes back."""
     systems: dict[str, _Collector] = {}
-    for part in parts:
-        collector = systems.get(part.system)
-        if collector is None:
-            collector = systems[part.system] = _Collector(part.system, request, golds)
-        collector.add(part)
+    with no_gc():
+        for part in parts:
+            collector = systems.get(part.system)
+            if collector is None:
+                collector = systems[part.system] = _Collector(part.system, request, golds)
+            collector.add(part)
     return {system: collector.finish() for system, collector in systems.items()}
 
 
