@@ -223,13 +223,13 @@ def _with_gates(metrics: Sequence[str], criteria: str) -> list[str | Metric]:
 
     from karat.gates.criteria import read_criteria
     from karat.gates.gate import gate_metrics
-    from karat.results.evaluate import PANEL
+    from karat.results.pipeline import PANEL
 
     return [*(metrics or PANEL), *gate_metrics(read_criteria(Path(criteria)))]
 
 
 def _with_documents(metrics: Sequence[str | Metric], options: Mapping[str, Any]) -> list[Metric]:
-    from karat.results.evaluate import PANEL
+    from karat.results.pipeline import PANEL
     from karat.scoring.metrics.base import Relevance
     from karat.scoring.peers import metrics_like
 

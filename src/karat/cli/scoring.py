@@ -46,9 +46,10 @@ def score_files(
     from karat.errors import ConfigError
     from karat.files.git import code_date, code_version
     from karat.files.progress import working
-    from karat.results.evaluate import evaluate_all
+    from karat.results.pipeline import score_systems
     from karat.results.saved import is_saved
     from karat.scoring.metrics.grammar import REGISTRY
+    from karat.scoring.peers import options_like
 
     REGISTRY.refuse_clashes()
     if is_saved(run):
@@ -57,7 +58,7 @@ def score_files(
     asked = evaluation_options(options) | {"analyses": analyses}
     asked["labelling"] = _labelling(options, Options(**asked).doc_of)
     with working(f"scoring {run if isinstance(run, str) else getattr(run, 'label', 'the answers')}"):
-        results = evaluate_all(run, gold, metrics or None, consumers=consumers, **asked)
+        results = score_systems(run, gold, metrics or None, Options(**options_like(asked)), consumers)
     code = {"code_version": code_version(), "code_date": code_date()}
     for result in results.values():
         result.provenance.update({name: value for name, value in code.items() if value})
