@@ -41,7 +41,8 @@ def with_gold(command: str, given: Sequence[str]) -> str:
     """The command to type if the gold set is missing. Of a saved result, the run and gold set that it was made from."""
     import shlex
 
-    from karat.results.saved import is_saved, read_saved
+    from karat.results.references import is_saved
+    from karat.results.saved import read_saved
 
     run, gold = given if len(given) == 2 else (given[0], "GOLD")
     if is_saved(run):

@@ -47,7 +47,7 @@ def score_files(
     from karat.files.git import code_date, code_version
     from karat.files.progress import working
     from karat.results.pipeline import score_systems
-    from karat.results.saved import is_saved
+    from karat.results.references import is_saved
     from karat.scoring.metrics.grammar import REGISTRY
     from karat.scoring.peers import options_like
 
@@ -164,7 +164,7 @@ def results_of(
 ) -> list[Result]:
     """Return the results of a run file or records, or those saved by `karat eval`. `more`: as in `score_files`."""
     from karat.results.comparison.sides import as_results
-    from karat.results.saved import is_saved
+    from karat.results.references import is_saved
 
     if gold is None or is_saved(side):
         asked = {name: value for name, value in options.items() if name in options_in(Options)}
@@ -187,7 +187,7 @@ def sides_of(
     from karat.errors import ConfigError
     from karat.formats.read import SharedGold
     from karat.gates.gate import baseline_metrics, gate_metrics, only_one
-    from karat.results.saved import is_saved
+    from karat.results.references import is_saved
 
     labelled = next((name for name in ("labels", "gold_labels", "calibration") if options.get(name)), None)
     if labelled and is_saved(run):

@@ -14,7 +14,6 @@ from operator import contains, eq
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from karat.data.hash_tables import HashTable as HashTable
 from karat.data.hash_tables import MarkedNames as MarkedNames
@@ -25,7 +24,7 @@ from karat.data.hash_tables import confirmed as confirmed
 from karat.data.hash_tables import count_distinct as count_distinct
 from karat.data.hash_tables import first_equal as first_equal
 from karat.data.hash_tables import match as match
-from karat.data.packed_ids import PIECE, cut_packed, has_byte, hash_cut, hash_packed, pack, same_packed, unpack
+from karat.data.packed_ids import PIECE, Shape, cut_packed, has_byte, hash_cut, hash_packed, pack, same_packed, unpack
 from karat.data.packed_ids import Hashes as Hashes
 from karat.data.packed_ids import Ints as Ints
 from karat.data.packed_ids import Packed as Packed
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
 
 Ids: TypeAlias = "list[str] | pl.Series | Keys | Packed"
 
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
+Floats: TypeAlias = np.ndarray[Shape, np.dtype[np.float64]]
+Bools: TypeAlias = np.ndarray[Shape, np.dtype[np.bool_]]
 
 LONGEST = 128  # bytes of an id in an array, where each takes as much space as the longest
 

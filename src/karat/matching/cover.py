@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
+from karat.matching import THRESHOLD
 from karat.matching.blocks import MOST, matched_letters
 
-THRESHOLD = 0.7
 # Longer texts that neither contain each other nor differ obviously are not compared letter by letter: difflib takes
 # 0.4 s for two texts of 30,000 characters, and minutes to hours for two of a million.
 LIMIT = 10**9
