@@ -130,8 +130,12 @@ class ListedOption(click.Option):
 
 def options_of(kind: type, *names: str, **changes: Any) -> Callable[[F], F]:
     """Add the named options of a list. `changes` overrides how a command declares them."""
-    known = options_in(kind)
-    return all_of(*(_declared(known[name], **changes) for name in names))
+
+    def add(command: F) -> F:  # declared only by commands that are loaded
+        known = options_in(kind)
+        return all_of(*(_declared(known[name], **changes) for name in names))(command)
+
+    return add
 
 
 def _declared(option: Option, **changes: Any) -> Callable[[F], F]:

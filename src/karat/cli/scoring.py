@@ -39,9 +39,11 @@ def score_files(
     *,
     analyses: bool = False,
     consumers: Sequence[Consumer] = (),
+    dated: bool = True,
 ) -> list[Result]:
     """Score a run (a file or records); return one result per system. `options`: those given on the command line.
-    `consumers` declare what the results must contain."""
+    `consumers` declare what the results must contain. `dated`: note the commit of the code, which takes three processes
+    and is not printed."""
     load_numpy()
     from karat.errors import ConfigError
     from karat.files.git import code_date, code_version
@@ -59,7 +61,7 @@ def score_files(
     asked["labelling"] = _labelling(options, Options(**asked).doc_of)
     with working(f"scoring {run if isinstance(run, str) else getattr(run, 'label', 'the answers')}"):
         results = score_systems(run, gold, metrics or None, Options(**options_like(asked)), consumers)
-    code = {"code_version": code_version(), "code_date": code_date()}
+    code = {"code_version": code_version(), "code_date": code_date()} if dated else {}
     for result in results.values():
         result.provenance.update({name: value for name, value in code.items() if value})
     return list(results.values())
