@@ -42,8 +42,8 @@ def score_files(
     dated: bool = True,
 ) -> list[Result]:
     """Score a run (a file or records); return one result per system. `options`: those given on the command line.
-    `consumers` declare what the results must contain. `dated`: note the commit of the code, which takes three processes
-    and is not printed."""
+    `consumers` declare what the results must contain. `dated`: note the commit of the code, which a short report does
+    not show: it takes three processes."""
     load_numpy()
     from karat.errors import ConfigError
     from karat.files.git import code_date, code_version

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from karat.matching import THRESHOLD
 from karat.matching.blocks import MOST, matched_letters
@@ -20,7 +22,7 @@ _BEGIN, _MOSTLY = 3, 0.7  # so much of a text is compared first, unless it is mo
 _STRETCH = 32  # letters between two checks whether a match is still possible
 
 
-class Cover(NamedTuple):
+class Cover(msgspec.Struct, frozen=True):
     """Why a chunk covers an evidence; `contains`: the chunk contains the evidence, `contained`: it is inside it."""
 
     rule: Rule
