@@ -41,8 +41,8 @@ from karat.results.kept_run import KeptRun, keep
 from karat.results.queries.shown import MarkedText, ShownGold, ShownHit
 from karat.results.queries.triage import Case, Triage
 from karat.results.save import restore
-from karat.results.saved import SavedResult, SegmentRow
-from karat.results.summary import SummaryRow
+from karat.results.saved import SavedResult
+from karat.results.summary import SegmentRow, SummaryRow
 from karat.web.access import Access
 from karat.web.pages.compare import Comparisons
 from karat.web.server import listen, made_server

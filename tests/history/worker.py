@@ -10,8 +10,8 @@ from typing import Any
 from karat.data.gold import Dataset
 from karat.history.location import open_store
 from karat.results.kept_run import KeptRun, keep
-from karat.results.saved import SavedResult, SegmentRow
-from karat.results.summary import SummaryRow
+from karat.results.saved import SavedResult
+from karat.results.summary import SegmentRow, SummaryRow
 
 
 def made_run(

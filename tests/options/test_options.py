@@ -21,7 +21,8 @@ from karat.data.corpus import Corpus
 from karat.errors import ConfigError
 from karat.labels.files import PoolEntry
 from karat.labels.judge import judge
-from karat.labels.options import JudgeOptions, LabelOptions
+from karat.labels.judge.options import JudgeOptions
+from karat.labels.options import LabelOptions
 from karat.llm.options import ModelOptions
 from karat.options.option import OptionList, UnknownOption, option, options_in, part_of, takes, values_of
 from karat.results.evaluate import evaluate_all

@@ -19,7 +19,8 @@ from karat.history.keep import keep_need, keep_result
 from karat.labels.labelled_gold import read_labelling
 from karat.report.build import brief_report, evaluation_report, full_report
 from karat.results.analyses.base import Consumer, Lacking, Setup
-from karat.results.evaluate import evaluate_all, panel_need, with_panel
+from karat.results.evaluate import evaluate_all
+from karat.results.pipeline import panel_need, with_panel
 from karat.results.queries.changed import changed_queries, changes_need
 from karat.results.queries.triage import triage, triage_need
 from karat.results.save import save_need, saved_form

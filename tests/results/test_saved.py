@@ -17,9 +17,10 @@ from karat.errors import InputError, KaratError
 from karat.report.export import export
 from karat.results.analyses.base import Lacking
 from karat.results.evaluate import evaluate_all
+from karat.results.references import is_saved_result
 from karat.results.result import Result
 from karat.results.save import restore, saved_form
-from karat.results.saved import SavedResult, is_saved_result, read_result, read_results
+from karat.results.saved import SavedResult, read_result, read_results
 from karat.schemas import schema_text
 from karat.statistics.sampling import Sampling
 

@@ -23,8 +23,7 @@ from karat.report.export import export
 from karat.results.power import plan
 from karat.results.result import Result
 from karat.results.save import restore, saved_form
-from karat.results.saved import SegmentRow
-from karat.results.summary import SummaryRow
+from karat.results.summary import SegmentRow, SummaryRow
 from karat.scoring.dates import with_versions
 from karat.statistics.sampling import Sampling
 

@@ -108,7 +108,8 @@ def command(
     asked: Sequence[str | Metric] = metrics if criteria is None else _with_gates(metrics, criteria)
     consumers = _consumers(outputs, as_json=as_json, keep=keeper is not None, sinks=sinks)
     wanted = _with_documents(asked, options) if by_document else asked
-    results = score_files(run, gold, wanted, options, analyses=True, consumers=consumers)
+    told = bool(outputs or as_json or explain or keeper or sinks)
+    results = score_files(run, gold, wanted, options, analyses=True, consumers=consumers, dated=told)
     if as_json:
         print_json(to_json(results))
     else:
@@ -223,13 +224,13 @@ def _with_gates(metrics: Sequence[str], criteria: str) -> list[str | Metric]:
 
     from karat.gates.criteria import read_criteria
     from karat.gates.gate import gate_metrics
-    from karat.results.evaluate import PANEL
+    from karat.results.pipeline import PANEL
 
     return [*(metrics or PANEL), *gate_metrics(read_criteria(Path(criteria)))]
 
 
 def _with_documents(metrics: Sequence[str | Metric], options: Mapping[str, Any]) -> list[Metric]:
-    from karat.results.evaluate import PANEL
+    from karat.results.pipeline import PANEL
     from karat.scoring.metrics.base import Relevance
     from karat.scoring.peers import metrics_like
 

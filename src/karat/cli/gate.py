@@ -103,7 +103,7 @@ def command(
     from karat.gates.gate import anchored, asked_for, gate_need, judge_needs, judge_result
     from karat.history.location import named
     from karat.report.gate import gate_page, gate_report
-    from karat.results.evaluate import with_panel
+    from karat.results.pipeline import with_panel
 
     options = named_options(options)
     inputs = (run, gold, criteria, baseline, *input_files(options))

@@ -10,7 +10,7 @@ import click
 from karat.cli.help import KaratCommand
 from karat.cli.options import dry_run_option, input_files, json_option, named_options, options_of, table_option
 from karat.cli.say import say
-from karat.labels.options import JudgeOptions
+from karat.labels.judge.options import JudgeOptions
 from karat.llm.options import ModelOptions
 from karat.options.option import options_in
 

@@ -41,7 +41,8 @@ def with_gold(command: str, given: Sequence[str]) -> str:
     """The command to type if the gold set is missing. Of a saved result, the run and gold set that it was made from."""
     import shlex
 
-    from karat.results.saved import is_saved, read_saved
+    from karat.results.references import is_saved
+    from karat.results.saved import read_saved
 
     run, gold = given if len(given) == 2 else (given[0], "GOLD")
     if is_saved(run):
@@ -129,8 +130,12 @@ class ListedOption(click.Option):
 
 def options_of(kind: type, *names: str, **changes: Any) -> Callable[[F], F]:
     """Add the named options of a list. `changes` overrides how a command declares them."""
-    known = options_in(kind)
-    return all_of(*(_declared(known[name], **changes) for name in names))
+
+    def add(command: F) -> F:  # declared only by commands that are loaded
+        known = options_in(kind)
+        return all_of(*(_declared(known[name], **changes) for name in names))(command)
+
+    return add
 
 
 def _declared(option: Option, **changes: Any) -> Callable[[F], F]:

@@ -39,16 +39,19 @@ def score_files(
     *,
     analyses: bool = False,
     consumers: Sequence[Consumer] = (),
+    dated: bool = True,
 ) -> list[Result]:
     """Score a run (a file or records); return one result per system. `options`: those given on the command line.
-    `consumers` declare what the results must contain."""
+    `consumers` declare what the results must contain. `dated`: note the commit of the code, which a short report does
+    not show: it takes three processes."""
     load_numpy()
     from karat.errors import ConfigError
     from karat.files.git import code_date, code_version
     from karat.files.progress import working
-    from karat.results.evaluate import evaluate_all
-    from karat.results.saved import is_saved
+    from karat.results.pipeline import score_systems
+    from karat.results.references import is_saved
     from karat.scoring.metrics.grammar import REGISTRY
+    from karat.scoring.peers import options_like
 
     REGISTRY.refuse_clashes()
     if is_saved(run):
@@ -57,8 +60,8 @@ def score_files(
     asked = evaluation_options(options) | {"analyses": analyses}
     asked["labelling"] = _labelling(options, Options(**asked).doc_of)
     with working(f"scoring {run if isinstance(run, str) else getattr(run, 'label', 'the answers')}"):
-        results = evaluate_all(run, gold, metrics or None, consumers=consumers, **asked)
-    code = {"code_version": code_version(), "code_date": code_date()}
+        results = score_systems(run, gold, metrics or None, Options(**options_like(asked)), consumers)
+    code = {"code_version": code_version(), "code_date": code_date()} if dated else {}
     for result in results.values():
         result.provenance.update({name: value for name, value in code.items() if value})
     return list(results.values())
@@ -163,7 +166,7 @@ def results_of(
 ) -> list[Result]:
     """Return the results of a run file or records, or those saved by `karat eval`. `more`: as in `score_files`."""
     from karat.results.comparison.sides import as_results
-    from karat.results.saved import is_saved
+    from karat.results.references import is_saved
 
     if gold is None or is_saved(side):
         asked = {name: value for name, value in options.items() if name in options_in(Options)}
@@ -186,7 +189,7 @@ def sides_of(
     from karat.errors import ConfigError
     from karat.formats.read import SharedGold
     from karat.gates.gate import baseline_metrics, gate_metrics, only_one
-    from karat.results.saved import is_saved
+    from karat.results.references import is_saved
 
     labelled = next((name for name in ("labels", "gold_labels", "calibration") if options.get(name)), None)
     if labelled and is_saved(run):

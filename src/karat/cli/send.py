@@ -123,9 +123,10 @@ def warn_of(errors: Sequence[KaratError]) -> None:
 def _parcels(file: str) -> Iterator[Parcel]:
     from karat.errors import InputError
     from karat.files.git import code_branch
+    from karat.results.references import is_saved
     from karat.results.results import Results
     from karat.results.save import load, restore
-    from karat.results.saved import is_saved, read_saved
+    from karat.results.saved import read_saved
     from karat.sinks.base import Parcel
 
     if file.startswith("history:"):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from karat.data.audit import Audit
 from karat.data.bulk import Bulk
@@ -27,7 +26,7 @@ from karat.data.ids import (
     keys,
     rows_of,
 )
-from karat.data.packed_ids import hash_texts, pack, pieces
+from karat.data.packed_ids import Shape, hash_texts, pack, pieces
 from karat.data.score_order import best_first
 from karat.errors import InputError
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from karat.data.versions import Version
     from karat.statistics.rank_overlap import Rankings
 
-Kinds: TypeAlias = NDArray[np.int8]
+Kinds: TypeAlias = np.ndarray[Shape, np.dtype[np.int8]]
 # Kinds of gold ids.
 BARE, CHUNK, DOC = 0, 1, 2
 FORBIDDEN = "forbidden"  # field of a query: ids that it must not get

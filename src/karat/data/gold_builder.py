@@ -27,7 +27,6 @@ from karat.data.packed_ids import first_empty, hash_texts, pack
 from karat.data.variants import with_variants
 from karat.errors import InputError, is_whole
 from karat.files.native import native
-from karat.matching.cover import normalise
 
 if TYPE_CHECKING:
     from karat.data.passages.passage import Passage
@@ -324,7 +323,11 @@ class GoldBuilder(msgspec.Struct, eq=False):
 
     def _settle_evidence(self, audit: Audit) -> None:
         """Each evidence of a query once; an empty one would be covered by anything."""
-        column = self.fields.get("evidence", [])
+        column = self.fields.get("evidence")
+        if not column:
+            return
+        from karat.matching.cover import normalise
+
         for at, value in enumerate(column):
             texts: list[str] = [value] if isinstance(value, str) else value or []
             filled = [text for text in texts if text.strip()]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from karat.data.packed_ids import Hashes, Ints, Packed, hash_texts
 from karat.files.native import native
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Owners(msgspec.Struct, frozen=True):

@@ -47,7 +47,7 @@ def step_lists(step: int) -> str:
 
 def step_of(name: str) -> int | None:
     """The search that these lists are of; None for other lists."""
-    found = re.fullmatch(r"step ([1-9]\d{0,3})", name)
+    found = re.fullmatch(r"step ([1-9]\d{0,3})", name) if name.startswith("step ") else None
     return None if found is None else int(found[1])
 
 

@@ -14,7 +14,6 @@ from operator import contains, eq
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from karat.data.hash_tables import HashTable as HashTable
 from karat.data.hash_tables import MarkedNames as MarkedNames
@@ -26,7 +25,7 @@ from karat.data.hash_tables import count_distinct as count_distinct
 from karat.data.hash_tables import first_equal as first_equal
 from karat.data.hash_tables import match as match
 from karat.data.packed_ids import LONGEST as LONGEST
-from karat.data.packed_ids import PIECE, cut_packed, has_byte, hash_cut, hash_packed, pack, same_packed, unpack
+from karat.data.packed_ids import PIECE, Shape, cut_packed, has_byte, hash_cut, hash_packed, pack, same_packed, unpack
 from karat.data.packed_ids import Hashes as Hashes
 from karat.data.packed_ids import Ints as Ints
 from karat.data.packed_ids import Packed as Packed
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 
 Ids: TypeAlias = "list[str] | pl.Series | Keys | Packed"
 
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
+Floats: TypeAlias = np.ndarray[Shape, np.dtype[np.float64]]
+Bools: TypeAlias = np.ndarray[Shape, np.dtype[np.bool_]]
 
 _JOINED = 100_000
 _TEXT = 56  # overhead of a Python string, in bytes

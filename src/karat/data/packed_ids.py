@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from karat.files.native import native
 
-Ints: TypeAlias = NDArray[np.int64]
-Hashes: TypeAlias = NDArray[np.uint64]
-Packed: TypeAlias = NDArray[np.bytes_]  # UTF-8, filled up with NUL to whole words
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Not from `numpy.typing`, which takes a millisecond to load.
+Shape: TypeAlias = tuple[Any, ...]
+Ints: TypeAlias = np.ndarray[Shape, np.dtype[np.int64]]
+Hashes: TypeAlias = np.ndarray[Shape, np.dtype[np.uint64]]
+Packed: TypeAlias = np.ndarray[Shape, np.dtype[np.bytes_]]  # UTF-8, filled up with NUL to whole words
 
 WORD = 8  # bytes
 LONGEST = 128  # bytes of an id in an array, where each takes as much space as the longest
@@ -201,7 +205,7 @@ class PackedIds:
         self._add(ids if isinstance(self._ids, list) else pack(ids), sum(map(len, ids)))
 
     def add_packed(self, ids: Packed) -> None:
-        self._add(ids, int(np.strings.str_len(ids).sum()))
+        self._add(ids, int(np.count_nonzero(np.ascontiguousarray(ids).view(np.uint8))))
 
     def _add(self, ids: list[str] | Packed, characters: int) -> None:
         end = self._filled + len(ids)

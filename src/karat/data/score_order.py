@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from karat.data.ids import Bools, Floats, Ints
 from karat.files.native import native
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _GAP, _FALLS, _RISES, _UNSORTED, _TIED, _ROUNDED = (1 << bit for bit in range(6))
 

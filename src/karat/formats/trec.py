@@ -11,7 +11,6 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from karat.data.audit import Audit
 from karat.data.hits import Hits, Run, Ungrouped
@@ -34,6 +33,7 @@ from karat.formats.trec_rows import (
 
 if TYPE_CHECKING:
     import polars as pl
+    from numpy.typing import NDArray
 
 # Below this size, a plain loop over lines is faster than importing polars.
 _SMALL = 16 << 20

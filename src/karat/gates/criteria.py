@@ -18,7 +18,7 @@ import msgspec
 from karat.errors import ConfigError
 from karat.errors.spelling import is_typed
 from karat.files.yaml import read_document
-from karat.results.saved import is_reference
+from karat.results.references import is_reference
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metric
 

@@ -21,8 +21,8 @@ from karat.results.comparison.compare import Comparison, compare_need, compare_r
 from karat.results.comparison.sides import SETTINGS, as_results, is_several, lists_read, refuse_different
 from karat.results.doubts import gate_notes
 from karat.results.numbers import percent
+from karat.results.references import is_reference, is_saved
 from karat.results.result import Result
-from karat.results.saved import is_reference, is_saved
 from karat.scoring.judged import Rules
 from karat.scoring.options import Options
 from karat.scoring.views import OWN, Need

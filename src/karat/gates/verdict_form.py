@@ -11,7 +11,7 @@ from karat.data.saved import SavedObject
 from karat.gates.criteria import Outcome
 from karat.results.comparison.compare import Comparison
 from karat.results.differences import Difference
-from karat.results.saved import SegmentRow
+from karat.results.summary import SegmentRow
 
 
 class Condition(msgspec.Struct, frozen=True):

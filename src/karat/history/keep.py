@@ -20,9 +20,9 @@ from karat.report.build import full_sections
 from karat.report.histogram import distributed, with_distribution
 from karat.report.sweep import sweep_blocks
 from karat.results.analyses.base import Lacking, Setup
-from karat.results.evaluate import panel_need
 from karat.results.kept_hits import kept_hits
 from karat.results.kept_run import SCORE, TAG, VOTE, KeptRun, RunDocument, decoded, keep
+from karat.results.pipeline import panel_need
 from karat.results.queries.triage import Case, Triage, triage, triage_need
 from karat.results.result import Result
 from karat.results.save import from_columns, restore, saved_form

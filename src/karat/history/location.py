@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from karat.errors import ConfigError, InputError
 from karat.history.problems import CATALOGUE
-from karat.results.saved import is_reference
+from karat.results.references import is_reference
 from karat.settings import trusted_store
 
 if TYPE_CHECKING:  # loaded where they are used: most commands only ask whether a run is a file

@@ -1,11 +1,9 @@
-"""Options for labels in addition to the gold set, and for `judge`."""
+"""Options for labels in addition to the gold set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from karat.llm.options import ModelOptions
 from karat.options.option import OptionList, option
 
 
@@ -34,16 +32,3 @@ class LabelOptions(OptionList):
     gold_scale: float | None = option(
         None, "Highest grade of the gold set's own scale, which is then rescaled to that of the labels.", gt=0
     )
-
-
-class JudgeOptions(ModelOptions):
-    """Which model judges, how it is called, and its prompt."""
-
-    model: str | None = option(None, "Name of the chat model at the endpoint.", metavar="NAME")
-    judge: str | Callable[..., Any] | None = option(
-        None, "Function (query, passage) → 0, 1 or 2, instead of a model.", metavar="MODULE:CALLABLE"
-    )
-    prompt: Any = option(None, "File with your own instructions for the model.", metavar="FILE", is_input=True)
-    corpus: Any = option(None, "Provides passages for pairs that have none.", is_input=True)
-    annotator: str | None = option(None, "Annotator name in the labels.", metavar="NAME", instead="the model")
-    canaries: int = option(5, "Number of test pairs of each kind, to test the judge.", ge=0)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
+import msgspec
+
+from karat.matching import THRESHOLD
 from karat.matching.blocks import MOST, matched_letters
 
-THRESHOLD = 0.7
 # Longer texts that neither contain each other nor differ obviously are not compared letter by letter: difflib takes
 # 0.4 s for two texts of 30,000 characters, and minutes to hours for two of a million.
 LIMIT = 10**9
@@ -20,7 +22,7 @@ _BEGIN, _MOSTLY = 3, 0.7  # so much of a text is compared first, unless it is mo
 _STRETCH = 32  # letters between two checks whether a match is still possible
 
 
-class Cover(NamedTuple):
+class Cover(msgspec.Struct, frozen=True):
     """Why a chunk covers an evidence; `contains`: the chunk contains the evidence, `contained`: it is inside it."""
 
     rule: Rule

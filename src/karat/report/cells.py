@@ -32,8 +32,7 @@ from karat.report.blocks import (
 )
 from karat.results.differences import Difference
 from karat.results.numbers import difference, interval, listed, p_value, points, with_interval, written
-from karat.results.saved import SegmentRow
-from karat.results.summary import FEW, SummaryRow
+from karat.results.summary import FEW, SegmentRow, SummaryRow
 from karat.scoring.metrics.base import Relevance
 from karat.scoring.metrics.grammar import parse_metric
 from karat.statistics.intervals import OPEN

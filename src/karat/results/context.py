@@ -10,9 +10,7 @@ import msgspec
 from karat.data.gold import Gold
 from karat.results.analyses.base import Analyses, Setup
 from karat.results.diagnosis.bands import Reading
-from karat.results.diagnosis.finding import Finding
 from karat.results.summary import SummaryRow
-from karat.results.sweep import Sweep
 from karat.scoring.extra_labels import Labelling
 from karat.scoring.judged import Rules
 from karat.scoring.metrics.base import Metric
@@ -20,6 +18,8 @@ from karat.scoring.views import Level
 
 if TYPE_CHECKING:
     from karat.data.corpus import Corpus
+    from karat.results.diagnosis.finding import Finding
+    from karat.results.sweep import Sweep
     from karat.scoring.unjudged import OpenPart
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from karat.results.saved import SegmentRow
-from karat.results.summary import SummaryRow, nullable
+from karat.results.summary import SegmentRow, SummaryRow, nullable
 from karat.statistics.distribution import Distribution
 
 if TYPE_CHECKING:

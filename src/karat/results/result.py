@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from karat.data.attributes import cluster_numbers, segment_groups, segment_title
 from karat.data.audit import Audit
@@ -24,9 +23,7 @@ from karat.results.context import Context, Precomputed
 from karat.results.diagnosis.bands import EDGES, Reading, readings
 from karat.results.diagnosis.finding import Finding
 from karat.results.queries.lists import ListReader
-from karat.results.saved import SegmentRow
-from karat.results.summary import FEW, Scores, SummaryRow, is_outage, nullable, summarise, summary_row
-from karat.results.sweep import DEFAULT_KS, Sweep, draw_sweep
+from karat.results.summary import FEW, Scores, SegmentRow, SummaryRow, is_outage, nullable, summarise, summary_row
 from karat.scoring.ceilings import Bounds, Ceilings, Extremes, Floors
 from karat.scoring.collect import RunData
 from karat.scoring.doubts import Doubts
@@ -41,14 +38,17 @@ from karat.statistics.tally import Tallies
 
 if TYPE_CHECKING:
     import polars as pl
+    from numpy.typing import NDArray
 
     from karat.data.corpus import Corpus
     from karat.results.analyses.base import Analyses
     from karat.results.comparison.drift import Drift
     from karat.results.power import Plan
     from karat.results.queries.triage import Triage
+    from karat.results.sweep import Sweep
 
 _GROUPS, _TAGS = 15, 5
+DEFAULT_KS = (1, 3, 5, 10, 20)  # of a sweep
 DETECT = 0.03  # the default difference that a query set should detect
 
 
@@ -380,7 +380,7 @@ class Result(Presented, Bulk, frozen=True):
 
     def sweep(self, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
         """Recall and nDCG over k, with knees and headroom, for all queries and for the requested segments."""
-        return draw_sweep(self, ks)
+        return above("karat.results.sweep", "draw_sweep")(self, ks)  # type: ignore[no-any-return]
 
     @cached_property
     def bands(self) -> list[Reading]:

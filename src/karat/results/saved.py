@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -17,10 +15,10 @@ from karat.errors import InputError
 from karat.errors.redaction import redact_all, redact_known
 from karat.files.decode_errors import DECODE_ERRORS, refusal
 from karat.formats.base import Source
-from karat.registry import Registry
 from karat.results.diagnosis.bands import Reading
 from karat.results.diagnosis.finding import Finding
-from karat.results.summary import SummaryRow
+from karat.results.references import SOURCES, is_reference
+from karat.results.summary import SegmentRow, SummaryRow
 from karat.results.tables_form import SavedTables
 from karat.scoring.doubts import Doubts
 
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 SCHEMA: Literal["karat/result/2"] = "karat/result/2"
 SEVERAL: Literal["karat/results/1"] = "karat/results/1"
 BOARD = "karat/leaderboard/1"
-_SAYS_SO = rb'\s*\{\s*"schema"\s*:\s*"karat/(results?|leaderboard)/'
 
 
 def origin(result: Result) -> dict[str, Any]:
@@ -45,16 +42,6 @@ def scores_by_query(
 ) -> dict[str, dict[str, float | None]]:
     per_query = zip(*columns.values(), strict=True) if columns else (() for _ in queries)
     return {q: dict(zip(columns, row, strict=True)) for q, row in zip(queries, per_query, strict=True)}
-
-
-class SegmentRow(msgspec.Struct, frozen=True):
-    """One group of queries, with all metrics over it."""
-
-    segment: str  # the attribute, such as language
-    value: str
-    queries: int
-    few: bool  # too few queries to rely on
-    summary: list[SummaryRow]
 
 
 class SavedResult(SavedOfSystem, frozen=True, kw_only=True):
@@ -120,14 +107,6 @@ def _of_board(board: _Board, label: str) -> list[SavedResult]:
     return board.results
 
 
-def is_saved_result(path: Path) -> bool:
-    """Whether a file's schema says that it has one or more saved results."""
-    if path.suffix != ".json" or not path.is_file():
-        return False
-    with path.open("rb") as stream:
-        return re.match(_SAYS_SO, stream.read(200)) is not None
-
-
 def read_results(path: str | PathLike[str]) -> list[SavedResult]:
     """All results of a file saved with `karat eval … -o out.json`."""
     source = Source(str(path))
@@ -160,33 +139,6 @@ def read_result(path: str | PathLike[str]) -> SavedResult:
             hint=f"read_results reads all of them: {systems}",
         )
     return results[0]
-
-
-class SavedSource:
-    """A place other than a file that keeps results: `history:main` is `main` in the source `history`."""
-
-    name: ClassVar[str]  # the part before the colon
-
-    def read(self, reference: str) -> SavedResult:
-        """The result with this name."""
-        raise NotImplementedError
-
-
-SOURCES: Registry[SavedSource] = Registry(
-    "source of saved results", "karat.history.sources", SavedSource, "karat.saved_results"
-)
-
-
-def is_saved(side: Any) -> bool:
-    """Whether a side of a comparison is a saved result, which needs neither run nor gold set."""
-    if isinstance(side, SavedResult) or is_reference(side):
-        return True
-    return isinstance(side, (str, PathLike)) and is_saved_result(Path(side))
-
-
-def is_reference(side: Any) -> bool:
-    """Whether this names a result kept somewhere other than in a file."""
-    return isinstance(side, str) and ":" in side and SOURCES.get(side.partition(":")[0]) is not None
 
 
 def read_saved(side: str | PathLike[str]) -> list[SavedResult]:

@@ -53,6 +53,16 @@ class SummaryRow(msgspec.Struct, frozen=True):
         return f"{self.metric} {self.mean:.4f}{limits}, n={self.n}"
 
 
+class SegmentRow(msgspec.Struct, frozen=True):
+    """One group of queries, with all metrics over it."""
+
+    segment: str  # the attribute, such as language
+    value: str
+    queries: int
+    few: bool  # too few queries to rely on
+    summary: list[SummaryRow]
+
+
 class Scores(Bulk, frozen=True):
     """Values of several metrics on the same queries, with everything their means depend on."""
 

@@ -24,7 +24,6 @@ from karat.statistics.sums import sum_up
 if TYPE_CHECKING:
     from karat.results.result import Result
 
-DEFAULT_KS = (1, 3, 5, 10, 20)
 ALL = "all queries"
 _CURVES: tuple[Literal["recall"], Literal["ndcg"]] = ("recall", "ndcg")
 _WITHIN = 0.01  # a knee is as good as the deepest k to within one percentage point
@@ -89,7 +88,7 @@ class Sweep(SavedOfSystem, frozen=True, kw_only=True):
     curves: list[Curve]  # all queries first, then each segment
 
 
-def draw_sweep(result: Result, ks: Iterable[int] = DEFAULT_KS) -> Sweep:
+def draw_sweep(result: Result, ks: Iterable[int]) -> Sweep:
     """Recall and nDCG over k, with knees and headroom, for all queries and for the requested segments."""
     wanted = checked_depths(ks)
     if not result.data.tables:

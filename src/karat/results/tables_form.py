@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from karat.data.gold import Gold
 from karat.data.ids import Bools, Floats, Ints
@@ -19,6 +18,9 @@ from karat.scoring.list_hashes import DEPTHS
 from karat.scoring.table import JudgedTable
 from karat.scoring.top_lists import TOP, restored_lists, saved_columns
 from karat.scoring.views import Level, View
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Labels = Literal["gold", "judge"]
 _DIGITS = 16  # of a hash of 64 bits

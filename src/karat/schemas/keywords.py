@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from karat.labels.options import JudgeOptions
+from karat.labels.judge.options import JudgeOptions
 from karat.llm.options import ModelOptions
 from karat.options.option import MISSING, options_in
 from karat.scoring.options import Options

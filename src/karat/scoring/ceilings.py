@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from karat.data.gold import DOC
 from karat.data.ids import Bools, Floats, Ints
@@ -18,6 +17,9 @@ from karat.scoring.metrics.grammar import parse_metric
 from karat.scoring.table import JudgedTable
 from karat.scoring.views import Level, View, level_of
 from karat.statistics.tally import Tallies, tally_kinds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _QUERIES = 10_000  # queries at a time
 _SMALL = 2_000_000  # gold items kept in memory between two metrics, at most

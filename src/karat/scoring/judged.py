@@ -25,7 +25,7 @@ from karat.data.ids import (
 )
 from karat.data.prices import Prices, estimate_tokens
 from karat.errors import InputError
-from karat.matching.cover import THRESHOLD
+from karat.matching import THRESHOLD
 from karat.options.option import option
 from karat.scoring.options import CountingOptions
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from karat.errors import ConfigError
-from karat.matching.cover import THRESHOLD
+from karat.matching import THRESHOLD
 from karat.options.option import OptionList, option, options_in, part_of
 from karat.statistics.sampling import Sampling
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from karat.data.audit import Audit
+from karat.data.bulk import Bulk
 from karat.data.gold import Gold
 from karat.data.hits import Hits
 from karat.data.ids import (
@@ -69,7 +69,7 @@ def count_beyond(metrics: Iterable[Metric], longest: int, audit: Audit) -> None:
     audit.count("beyond_lists", len(beyond), (same.get(m, f"{m}: no list has more than {longest}") for m in beyond))
 
 
-class ThereFlags(NamedTuple):
+class ThereFlags(Bulk, frozen=True):
     """For each relevant gold item, what of it was found."""
 
     ids: Bools  # a hit, or a chunk of the corpus, has this id
@@ -145,7 +145,7 @@ def documents_of(gold: Gold, rule: DocRule) -> Packed:
     return pack(told)
 
 
-class _NameTable(NamedTuple):
+class _NameTable(Bulk, frozen=True):
     names: Ids
     hashes: HashTable
     numbers: Ints  # of the names among all that are wanted

@@ -7,18 +7,18 @@ from __future__ import annotations
 import re
 from itertools import islice
 from operator import lt
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from karat.data.audit import Audit
 from karat.data.hits import Hits
 from karat.data.ids import Bools, Floats, Ids, Ints, as_list, take, take_list
+from karat.data.packed_ids import Shape
 from karat.data.score_order import compared, ties_at
 from karat.scoring.options import CountingOptions
 
-_Key = NDArray[np.floating[Any]]
+_Key: TypeAlias = np.ndarray[Shape, np.dtype[np.floating[Any]]]
 _FEW = 16  # moved rows are few if they are less than one in so many
 _NEARBY = 64
 

@@ -12,17 +12,19 @@ are drawn together (docs/decisions/050-calibrated-intervals.md).
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from karat.errors import ConfigError
 from karat.statistics.resampling import bayesian_sums
 from karat.statistics.sampling import Sampling
 from karat.statistics.special import normal_quantile, student_quantile
 from karat.statistics.sums import Floats, Ints, ratio
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # Sensitivity + specificity − 1, where 0 is a coin: below this, correcting a judge amplifies its noise.
 LEAST_YOUDEN = 0.3

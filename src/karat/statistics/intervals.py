@@ -21,6 +21,7 @@ from typing import TypeAlias
 import numpy as np
 
 from karat.statistics.distribution import quantiles
+from karat.statistics.draws import Draws
 from karat.statistics.resampling import MANY, bayesian_sums, blocks, multinomial_weights, resampled_sums
 from karat.statistics.sampling import Sampling
 from karat.statistics.special import beta_quantile, normal_cdf, normal_quantile
@@ -118,8 +119,9 @@ def _bayes(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
 @lru_cache(maxsize=4)
 def _half_observations(seed: int, resamples: int) -> tuple[Floats, Floats]:
     """Weights at the lower and at the upper end; the same for every column."""
-    low, high = np.random.default_rng([seed, 1]).standard_gamma(0.5, (2, resamples))
-    return low, high
+    both = np.empty((2, resamples))
+    Draws([seed, 1]).gamma(0.5, both)
+    return both[0], both[1]
 
 
 def _strict(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
@@ -129,8 +131,8 @@ def _strict(sums: Sums, bounds: Floats, sampling: Sampling) -> Floats:
     below, above = sampling.tails
     if (limits := _from_moments(sums, bounds, [(below, 1.0, 0.0), (above, 0.0, 1.0)])) is not None:
         return limits
-    extra = np.random.default_rng([sampling.seed, 1]).standard_exponential(sampling.resamples)
-    none = np.zeros(sampling.resamples)
+    extra, none = np.empty(sampling.resamples), np.zeros(sampling.resamples)
+    Draws([sampling.seed, 1]).exponential(extra)
     return _with_tail(_with_ends(sums, bounds, sampling, (extra, none), (none, extra)), sums, bounds, sampling)
 
 

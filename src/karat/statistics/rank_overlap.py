@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from karat.statistics.sums import Floats, Ints
+from karat.statistics.sums import Floats, Ints, Shape
 
-Bools: TypeAlias = NDArray[np.bool_]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Bools: TypeAlias = np.ndarray[Shape, np.dtype[np.bool_]]
 Ties: TypeAlias = Literal["b", "a", "w"]
 _WIDE = 48  # columns, from which on sorting is faster than comparing every pair of places
 _BLOCK = 1 << 15  # places

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from karat.statistics.draws import Draws
 from karat.statistics.sums import Floats, Sums
 
 _BLOCK = 4 << 20  # weights at a time: 32 MB
@@ -56,7 +57,7 @@ class _Weights:
     and serve every column of every set of queries: there are many, and drawing is expensive."""
 
     def __init__(self, seed: int, resamples: int) -> None:
-        self._rng = np.random.default_rng([seed, 3])
+        self._draws = Draws([seed, 3])
         self._drawn = np.empty((0, resamples))
         self._lock = Lock()
 
@@ -66,7 +67,7 @@ class _Weights:
             if there < units:
                 more = np.empty((max(units, min(2 * there, MANY)), resamples))
                 more[:there] = self._drawn
-                self._rng.standard_exponential(out=more[there:])
+                self._draws.exponential(more[there:])
                 self._drawn = more
             return self._drawn[:units]
 

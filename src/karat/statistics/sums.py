@@ -6,12 +6,18 @@ items). In this form all of them are resampled with the same weights: a weighted
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, TypeAlias
+
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Not from `numpy.typing`, which takes a millisecond to load.
+Shape: TypeAlias = tuple[Any, ...]
+Floats: TypeAlias = np.ndarray[Shape, np.dtype[np.float64]]
+Ints: TypeAlias = np.ndarray[Shape, np.dtype[np.int64]]
 
 
 class Sums(msgspec.Struct, frozen=True):

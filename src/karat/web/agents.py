@@ -22,9 +22,9 @@ from karat.results.comparison.compare import compare
 from karat.results.doubts import doubt_text, what_to_do
 from karat.results.evaluate import evaluate_all
 from karat.results.queries.triage import LOSS, MISSED, Case, triage, triage_need
+from karat.results.references import is_saved
 from karat.results.result import Result
 from karat.results.results import Results
-from karat.results.saved import is_saved
 from karat.scoring.judged import Rules
 from karat.settings import load_config
 

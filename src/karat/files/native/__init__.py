@@ -1,5 +1,5 @@
-"""Loads the native library (json.c, trec.c, parquet.c, lists.c, blocks.c) on first use. Without it, Karat reads
-with plain Python.
+"""Loads the native library (json.c, trec.c, parquet.c, lists.c, blocks.c, draws.c) on first use. Without it, Karat
+reads with plain Python.
 
 `KARAT_PURE=1` disables it. A library built from another source than the one next to it is ignored.
 """
@@ -61,6 +61,9 @@ _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {
     "karat_confirm": ([_POINTER, _WHOLE, _WHOLE, _POINTER, _WHOLE, _POINTER, _POINTER, _WHOLE, _POINTER], _WHOLE),
     "karat_list_hashes": ([_POINTER, _POINTER, _POINTER, _WHOLE, _POINTER, _WHOLE, _POINTER], None),
     "karat_matched": ([_POINTER, _WHOLE, _POINTER, _WHOLE, _WHOLE], _WHOLE),
+    "karat_seed": ([_POINTER, _WHOLE, _POINTER], _WHOLE),
+    "karat_exponential": ([_POINTER, _WHOLE, _POINTER], None),
+    "karat_gamma": ([_POINTER, ctypes.c_double, _WHOLE, _POINTER], None),
     "karat_snappy": ([_POINTER, _WHOLE, _POINTER, _WHOLE], _WHOLE),
     "karat_page_next": ([_POINTER, _POINTER, _WHOLE, _POINTER], _WHOLE),
     "karat_page_take": ([_POINTER, _POINTER, _POINTER, _POINTER, _WHOLE], _WHOLE),

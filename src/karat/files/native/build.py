@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-_NAMES = ("json.c", "trec.c", "parquet.c", "lists.c", "blocks.c", "hash.h", "items.h", "text.h")
+_NAMES = ("json.c", "trec.c", "parquet.c", "lists.c", "blocks.c", "draws.c", "hash.h", "items.h", "text.h")
 SOURCES = [Path(__file__).with_name(name) for name in _NAMES]
 LIBRARY = Path(__file__).with_name("_reader.so")
 _FLAGS = ("-std=c11", "-O3", "-shared", "-fPIC")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from karat.results.saved import SavedResult, SavedSource
+from karat.results.references import SavedSource
+from karat.results.saved import SavedResult
 
 
 class History(SavedSource):

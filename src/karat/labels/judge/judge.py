@@ -20,7 +20,7 @@ from karat.formats.corpus import read_corpus
 from karat.labels.files import Label, PoolEntry, now, read_pool, write_beside
 from karat.labels.judge.canaries import Canary, CanaryCount, count_canaries, is_fit, make_canaries
 from karat.labels.judge.judges import USUAL_TOKENS, FunctionModel, Judge, JudgeVerdict, Prompt, missing, read_prompt
-from karat.labels.options import JudgeOptions
+from karat.labels.judge.options import JudgeOptions
 from karat.llm.chat import Chat, NoReply
 from karat.llm.client import Client, CostEstimate, Progress, Spending, chat_of, client_of, each
 from karat.options.option import takes

@@ -20,10 +20,10 @@ from karat.report.cells import (
 )
 from karat.report.sections.base import ReportSection
 from karat.results.diagnosis.bands import CAVEAT, EDGES, band
-from karat.results.evaluate import PANEL
 from karat.results.numbers import points, titled, written
+from karat.results.pipeline import PANEL
 from karat.results.result import Result
-from karat.results.saved import SegmentRow
+from karat.results.summary import SegmentRow
 from karat.scoring.metrics.base import Metric, Relevance
 
 # Three metrics with intervals fit on a line.

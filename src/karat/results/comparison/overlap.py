@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from karat.data.attributes import cluster_numbers
 from karat.data.ids import Bools, Floats, Ints
 from karat.results.differences import SAME, Paired
-from karat.results.evaluate import OVERLAP
+from karat.results.pipeline import OVERLAP
 from karat.results.result import Result
 from karat.results.summary import FEW, Scores, SummaryRow, summarise
 from karat.scoring.metrics.against_run import AgainstRun

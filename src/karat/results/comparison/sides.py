@@ -19,9 +19,10 @@ from karat.formats.read import read_run
 from karat.results.analyses.base import Consumer, Lacking
 from karat.results.evaluate import evaluate_all
 from karat.results.numbers import counted
+from karat.results.references import is_saved
 from karat.results.result import Result
 from karat.results.save import restore
-from karat.results.saved import SavedResult, is_saved, read_saved
+from karat.results.saved import SavedResult, read_saved
 from karat.scoring.metrics.against_run import AgainstRun
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics

@@ -9,8 +9,9 @@ from karat.data.gold import Gold
 from karat.errors import ConfigError
 from karat.formats.read import read_run
 from karat.formats.spill import HeldRun
+from karat.results.references import is_saved
 from karat.results.result import Result
-from karat.results.saved import SavedResult, is_saved
+from karat.results.saved import SavedResult
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.grammar import parse_metrics
 from karat.scoring.options import Options

@@ -189,7 +189,8 @@ class Covering:
         ids = take_list(judged.hits.ids, np.array([pair.row for pair in self._pairs], np.int64))
         for pair, chunk_id in sorted(zip(self._pairs, ids, strict=True)):
             query_id = judged.gold.queries[judged.queries[pair.query]]
-            covered[pair.query].append(CoveredEvidence(query_id, pair.evidence, pair.rank, chunk_id, *pair.cover))
+            why = pair.cover.rule, pair.cover.ratio
+            covered[pair.query].append(CoveredEvidence(query_id, pair.evidence, pair.rank, chunk_id, *why))
         without, longest = [0] * count, [0] * count
         for query, row in zip(*(a.tolist() for a in judged.top(self._looked)), strict=True):
             text = self._texts.plain(row)

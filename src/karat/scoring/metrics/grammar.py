@@ -16,10 +16,9 @@ from karat.scoring.metrics.base import CUTOFFS, LARGEST_CUTOFF, Metric
 
 REGISTRY: Registry[Metric] = Registry("metric", "karat.scoring.metrics", Metric, "karat.metrics")
 
-_FORM = re.compile(
-    r"\s*(?P<name>[\w.-]+?)\s*(?:\((?P<given>[^()]*)\))?\s*(?:@\s*(?P<k>k|\d+(?:\s*tok(?:ens?)?)?))?\s*", re.I
-)
-_COMMA = re.compile(r",(?![^(]*\))")  # not between parentheses
+# Compiled when used: the usual names are read without them.
+_FORM = r"(?i)\s*(?P<name>[\w.-]+?)\s*(?:\((?P<given>[^()]*)\))?\s*(?:@\s*(?P<k>k|\d+(?:\s*tok(?:ens?)?)?))?\s*"
+_COMMA = r",(?![^(]*\))"  # not between parentheses
 # Metrics of ragas that need a model → the nearest metric of Karat.
 _NEAREST = {
     "contextrecall": "evidence_recall@5 (texts) or recall@5 (ids)",
@@ -62,24 +61,33 @@ def parse_metric(text: str | Metric) -> Metric:
 
 @lru_cache(maxsize=1024)
 def _parsed(text: str) -> Metric:
-    form = _FORM.fullmatch(text) if len(text) <= _LONGEST else None
+    form = _parts(text) if len(text) <= _LONGEST else None
     if form is None:
         raise ConfigError(
             f"cannot read the metric {shorten(text)!r}",
             code="bad-metric",
             hint="examples: recall@5, ndcg(gain=linear)@10, recall@2000tok, map",
         )
-    name, k = _resolve(form["name"], form["k"])
-    base = _FORM.fullmatch(name)
-    found = None if base is None else REGISTRY.get(base["name"])
+    asked, given, k = form
+    name, k = _resolve(asked, k)
+    base = _parts(name)
+    found = None if base is None else REGISTRY.get(base[0])
     if found is None or base is None:  # the lower case of a letter may be two characters
-        _refuse_of_answers(form["name"])
+        _refuse_of_answers(asked)
         known = sorted({*REGISTRY.everything(), *aliases()})
-        error = UnknownName("metric", form["name"], known, hint="`karat metrics` lists them all")
-        error.hint = _nearest(form["name"], form["k"], known) or error.hint
+        error = UnknownName("metric", asked, known, hint="`karat metrics` lists them all")
+        error.hint = _nearest(asked, form[2], known) or error.hint
         raise error
-    given = {**_parameters(base["given"], text), **_parameters(form["given"], text)}
-    return _build(found, given, k, text)
+    return _build(found, {**_parameters(base[1], text), **_parameters(given, text)}, k, text)
+
+
+def _parts(text: str) -> tuple[str, str | None, str | None] | None:
+    """Name, parameters and cutoff, as they are written."""
+    name, at, k = text.partition("@")
+    if name.isascii() and name.isidentifier() and (k.isascii() and k.isdecimal() if at else True):
+        return name, None, k or None
+    form = re.fullmatch(_FORM, text)
+    return None if form is None else (form["name"], form["given"], form["k"])
 
 
 def _nearest(name: str, k: str | None, known: list[str]) -> str | None:
@@ -130,7 +138,11 @@ def parse_metrics(texts: Iterable[str | Metric]) -> list[Metric]:
 def split_names(texts: Iterable[str | Metric]) -> list[str | Metric]:
     """One entry per metric: a text may name several."""
     asked = [texts] if isinstance(texts, (str, Metric)) else texts
-    return [name for text in asked for name in (_COMMA.split(text) if isinstance(text, str) else [text])]
+    return [name for text in asked for name in (_split(text) if isinstance(text, str) else [text])]
+
+
+def _split(text: str) -> list[str]:
+    return re.split(_COMMA, text) if "," in text else [text]
 
 
 def all_metrics() -> dict[str, type[Metric]]:

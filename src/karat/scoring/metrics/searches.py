@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from karat.data.bulk import Bulk
 from karat.data.hits import FOUND_AT, SEARCHES, STEPS
 from karat.data.ids import Floats, Ints
 from karat.errors import shorten
@@ -16,7 +17,7 @@ from karat.scoring.metrics.hops import found_items
 SEARCHED = "searched"  # name of the fact
 
 
-class FoundPlaces(NamedTuple):
+class FoundPlaces(Bulk, frozen=True):
     """Where judged hits were: a row for each hit and search. Lists without this data are one search."""
 
     hit: Ints

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
+from karat.data.bulk import Bulk
 from karat.data.ids import Floats, Ints, take_list
 from karat.data.passages.passage import Place, Stretch, merged, shared, size
 from karat.scoring.judged import Judged
@@ -14,7 +15,7 @@ from karat.scoring.metrics.base import CutoffUse, Metric
 Stretches = dict[str, list[Stretch]]  # by document
 
 
-class _Sizes(NamedTuple):
+class _Sizes(Bulk, frozen=True):
     """Characters, one number per query; NaN where unknown."""
 
     wanted: Floats  # of the gold passages
@@ -111,7 +112,7 @@ class SpanIoU(_Span, frozen=True, kw_only=True):
 
 
 def _measure(judged: Judged, limit: Ints) -> _Sizes:
-    sizes = _Sizes(*(np.full(judged.n, np.nan) for _ in _Sizes._fields))
+    sizes = _Sizes(*(np.full(judged.n, np.nan) for _ in _Sizes.__struct_fields__))
     for query, places in enumerate(_top_places(judged, limit)):
         wanted = _wanted(judged, int(judged.queries[query]))
         if wanted is None:
