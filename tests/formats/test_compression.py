@@ -21,6 +21,7 @@ from karat.files.streams import open_content
 
 SCORES = {"q1": 0.5, "q2": 1.0}
 BOM = b"\xef\xbb\xbf"
+NOTE = (0x184D2A53).to_bytes(4, "little") + (5).to_bytes(4, "little") + b"notes"  # a frame that readers skip
 
 RUNS = {
     "run-log": '{"query_id":"q1","topk":["x","a"]}\n{"query_id":"q2","topk":["c"]}\n',
@@ -67,6 +68,7 @@ WRAPPERS: dict[str, Callable[[bytes], bytes]] = {
     "gzip with bom and crlf": lambda data: gzip.compress(BOM + data.replace(b"\n", b"\r\n")),
     "zstd": zstandard.compress,
     "zstd of two frames": two_frames,
+    "zstd after a note": lambda data: NOTE + zstandard.compress(data),
     "zstd from a pipe": streamed_zstd,
     "zstd with bom and crlf": lambda data: zstandard.compress(BOM + data.replace(b"\n", b"\r\n")),
 }
@@ -223,7 +225,7 @@ def test_a_zstd_file_may_only_end_where_a_frame_ends(tmp_path: Path) -> None:
     packed = zstandard.ZstdCompressor(write_checksum=True)
     frames = [
         packed.compress(random.Random(1).randbytes(500)),
-        (0x184D2A53).to_bytes(4, "little") + (5).to_bytes(4, "little") + b"notes",
+        NOTE,
         zstandard.compress(b"a" * 300_000),
         streamed_zstd(b"q1 Q0 a 1 1 t\n" * 50),
         packed.compress(b""),

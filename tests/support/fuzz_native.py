@@ -55,7 +55,7 @@ def sanitized(folder: Path) -> tuple[Path, str] | None:
     library = folder / "reader.so"
     if build.compile_reader(library, _FLAGS) is not None:
         return None
-    asked = [str(build.compiler()), "-print-file-name=libasan.so"]
+    asked = [*(build.compiler() or ["cc"]), "-print-file-name=libasan.so"]
     found = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     return (library, found) if Path(found).is_absolute() else None
 

@@ -18,7 +18,8 @@ _BLOCK = 1 << 20
 
 
 def is_compressed(opening: bytes) -> bool:
-    return opening.startswith((_GZIP, _ZSTD))
+    skippable = int.from_bytes(opening[:4], "little") & ~0xF == _SKIPPABLE  # pzstd begins with such a frame
+    return opening.startswith((_GZIP, _ZSTD)) or skippable
 
 
 def open_plain(path: Path, label: str) -> BoundedLines:
@@ -34,7 +35,7 @@ def open_content(path: Path, label: str) -> BoundedLines:
     if not is_compressed(magic):
         raw.close()
         return open_plain(path, label)
-    return BoundedLines(_Decompressed(raw, _open_zstd if magic == _ZSTD else _open_gzip, label), label)
+    return BoundedLines(_Decompressed(raw, _open_gzip if magic.startswith(_GZIP) else _open_zstd, label), label)
 
 
 def unreadable(label: str, error: Exception) -> InputError:

@@ -19,12 +19,14 @@ def checksum() -> int:
     return zlib.crc32(b"".join(source.read_bytes() for source in SOURCES))
 
 
-def compiler() -> str | None:
-    """The C compiler of this machine, or the one named in CC."""
+def compiler() -> list[str] | None:
+    """The C compiler of this machine, or the command in CC, which may have options."""
+    import shlex
     import shutil
 
-    named = os.environ.get("CC")
-    return shutil.which(named) if named else next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    named = shlex.split(os.environ.get("CC", ""))
+    found = next(filter(None, map(shutil.which, named[:1] or ("cc", "gcc", "clang"))), None)
+    return None if found is None else [found, *named[1:]]
 
 
 def compile_reader(target: Path = LIBRARY, flags: Sequence[str] = _FLAGS) -> str | None:
@@ -33,15 +35,15 @@ def compile_reader(target: Path = LIBRARY, flags: Sequence[str] = _FLAGS) -> str
 
     cc = compiler()
     if cc is None:
-        return "no C compiler"
+        return f"no C compiler: CC is {os.environ['CC']!r}" if os.environ.get("CC") else "no C compiler"
     made = target.with_name(f"{target.name}.{os.getpid()}")  # a process may be running the old one
     stamp = f"-DKARAT_SOURCE={checksum()}ll"
     code = [str(source) for source in SOURCES if source.suffix == ".c"]
-    command = [cc, *flags, stamp, f"-I{Path(__file__).parent}", "-o", str(made), *code, "-lm"]
+    command = [*cc, *flags, stamp, f"-I{Path(__file__).parent}", "-o", str(made), *code, "-lm"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            return f"{cc} failed: {done.stderr.strip()[:500]}"
+            return f"{' '.join(cc)} failed: {done.stderr.strip()[:500] or f'exit code {done.returncode}'}"
         made.replace(target)
     except OSError as error:
         return str(error)
