@@ -14,7 +14,7 @@ import click
 import msgspec
 import yaml
 
-from karat.labels.options import JudgeOptions
+from karat.labels.judge.options import JudgeOptions
 from karat.options.option import MISSING, Option, options_in
 from karat.schemas.comments import comments
 from karat.scoring.options import Options

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 from refusals import refused
 from tests.scoring.engines.conftest import METRICS, assert_same, gold_of, hits_table
 
@@ -112,7 +112,8 @@ def assert_all_the_same(left: karat.Result, right: karat.Result) -> None:
         assert ours.tolist() == theirs.tolist()
     assert left.unjudged_lists("chunk").names == right.unjudged_lists("chunk").names
     assert left.data.hashes.tolist() == right.data.hashes.tolist()
-    for ours, theirs in zip(left.data.returned, right.data.returned, strict=True):
+    flags = (astuple(side.data.returned) for side in (left, right))
+    for ours, theirs in zip(*flags, strict=True):
         assert ours.tolist() == theirs.tolist()
 
 
