@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Below this size, a plain loop over lines is faster than importing polars.
 _SMALL = 16 << 20
-_BLOCK = 6 << 20
+_BLOCK = 7 << 20
 _PIECE = 1 << 17
 _SPACE, _BREAK = b" \n"
 
