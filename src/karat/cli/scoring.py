@@ -39,11 +39,11 @@ def score_files(
     *,
     analyses: bool = False,
     consumers: Sequence[Consumer] = (),
-    dated: bool = True,
+    with_commit: bool = True,
 ) -> list[Result]:
     """Score a run (a file or records); return one result per system. `options`: those given on the command line.
-    `consumers` declare what the results must contain. `dated`: note the commit of the code, which a short report does
-    not show: it takes three processes."""
+    `consumers` declare what the results must contain. `with_commit`: note the commit of the code, which takes three
+    processes and is not in a short report."""
     load_numpy()
     from karat.errors import ConfigError
     from karat.files.git import code_date, code_version
@@ -61,7 +61,7 @@ def score_files(
     asked["labelling"] = _labelling(options, Options(**asked).doc_of)
     with working(f"scoring {run if isinstance(run, str) else getattr(run, 'label', 'the answers')}"):
         results = score_systems(run, gold, metrics or None, Options(**options_like(asked)), consumers)
-    code = {"code_version": code_version(), "code_date": code_date()} if dated else {}
+    code = {"code_version": code_version(), "code_date": code_date()} if with_commit else {}
     for result in results.values():
         result.provenance.update({name: value for name, value in code.items() if value})
     return list(results.values())

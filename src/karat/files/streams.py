@@ -122,11 +122,13 @@ class _ZstdReader:
     def __init__(self, package: Any, raw: IO[bytes]) -> None:
         self._package, self._raw = package, raw
         self._reader = package.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+        self._checked = False
 
     def readinto(self, buffer: Any) -> int:
         size = int(self._reader.readinto(buffer))
-        if not size and len(buffer):
+        if not (size or self._checked) and len(buffer):
             self._refuse_cut()
+            self._checked = True
         return size
 
     def _refuse_cut(self) -> None:

@@ -20,7 +20,7 @@ from karat.data.versions import EXPECTED, Version, is_said
 from karat.errors import InputError, did_you_mean, meant
 from karat.formats.gold_records import TARGET_FIELD, GoldEntry, GoldItem
 from karat.formats.json_lines import Columns, ListField, ValueKind, has_texts
-from karat.formats.records import RecordDecoder, Records, column, extra_columns, said
+from karat.formats.records import RecordDecoder, Records, column, extra_columns, values_if_any
 
 _KINDS = {"chunk_id": CHUNK, "id": BARE, "doc_id": DOC}
 # Items that are all alike are read without building objects.
@@ -149,7 +149,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         return self.error(at, "the field is missing", code="missing-field", field=field, hint=_NAME_IT)
 
     def cutoffs(self) -> list[int] | Ints:
-        cutoffs = said(self.entries, "k")
+        cutoffs = values_if_any(self.entries, "k")
         if not cutoffs:
             return np.zeros(len(self.entries), np.int64)
         at = next((at for at, k in enumerate(cutoffs) if k is not None and k < 1), None)
@@ -179,7 +179,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
 
     def answerless(self) -> Bools:
         """Which queries have no answer."""
-        answerless = said(self.entries, "no_answer")
+        answerless = values_if_any(self.entries, "no_answer")
         return np.array(answerless, np.bool_) if answerless else np.zeros(len(self.entries), np.bool_)
 
     def refuse_contradictions(self) -> None:
@@ -194,7 +194,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
                 raise self.error(at, what, code="contradiction", query=query, hint=hint)
 
     def refuse_odd_dates(self) -> None:
-        for at, value in enumerate(said(self.entries, "as_of")):
+        for at, value in enumerate(values_if_any(self.entries, "as_of")):
             if is_said(value) and Version.read(value) is None:
                 what, query = "not a time or version", self.query_ids()[at]
                 hint = "leave it out where it is not known"
@@ -204,7 +204,7 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
 
     def fields(self) -> dict[str, list[Any]]:
         """Data of the queries that are not tags."""
-        columns = {name: said(self.entries, name) for name in _FIELDS}
+        columns = {name: values_if_any(self.entries, name) for name in _FIELDS}
         columns |= {name: values for name, values in self.extras.items() if name not in self._scalars}
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}
 
@@ -241,9 +241,9 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
 
     def tags(self) -> dict[str, list[Any]]:
         columns = {name: self.extras[name] for name in self._scalars}
-        if tiers := said(self.entries, "tier"):
+        if tiers := values_if_any(self.entries, "tier"):
             columns["tier"] = [None if tier is None else str(tier) for tier in tiers]
-        for at, tags in ((at, tags) for at, tags in enumerate(said(self.entries, "tags")) if tags):
+        for at, tags in ((at, tags) for at, tags in enumerate(values_if_any(self.entries, "tags")) if tags):
             for name, value in (tags if isinstance(tags, dict) else {"tags": tags}).items():
                 columns.setdefault(name, [None] * len(self.entries))[at] = value
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}

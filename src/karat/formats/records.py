@@ -192,7 +192,7 @@ def column(records: Records[Any], name: str) -> list[Any]:
     return list(records.fields[name] if isinstance(records, RecordList) and records else map(attrgetter(name), records))
 
 
-def said(records: Records[Any], name: str) -> list[Any]:
+def values_if_any(records: Records[Any], name: str) -> list[Any]:
     """One field of many records; empty where no record has it."""
     values = column(records, name) if has_field(records, name) else []
     return [] if values.count(None) == len(values) else values

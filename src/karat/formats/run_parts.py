@@ -18,7 +18,7 @@ from karat.data.ids import Floats, Hashes, Ints, Packed, as_list, joined_ids
 from karat.data.packed_ids import WORD, first_empty, pack_short
 from karat.errors import InputError, meant
 from karat.formats.json_lines import Columns, LineTable, has_texts
-from karat.formats.records import Records, column, different, extra_columns, has_field, only_value, pick, said
+from karat.formats.records import Records, column, different, extra_columns, has_field, only_value, pick, values_if_any
 from karat.formats.run_records import Hit, Places, RunRecord, step_facts
 from karat.formats.step_lists import lists_in, of_union, searches_in
 from karat.formats.step_use import count_sums, uses_in, with_sums
@@ -124,7 +124,7 @@ class SystemRecords(msgspec.Struct, frozen=True, dict=True):
 
     def distances(self, before: tuple[bool | None] | None) -> bool | None:
         """Whether scores are distances; None: unknown. `before`: what earlier records say, if there are any."""
-        orders = said(self.records, "score_order") or [None]
+        orders = values_if_any(self.records, "score_order") or [None]
         found = [None if one is None else one == "lower-is-better" for one in orders]
         wanted = found[0] if before is None else before[0]
         at = next((at for at, one in enumerate(found) if one is not wanted), None)
