@@ -202,9 +202,6 @@ def main() -> None:
 
 def _main() -> NoReturn:
     open_streams()
-    # Most objects live until the command ends. Collecting garbage every 700 objects, and again at the end, would take
-    # a tenth of the time of a short command.
-    gc.set_threshold(100_000)
     error: BaseException | None = None
     try:
         found = copy_context().run(

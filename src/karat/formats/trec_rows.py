@@ -17,7 +17,7 @@ from karat.errors import InputError
 from karat.files.native import native
 
 _LARGEST = 1 << 30  # bytes of a block
-_LEAST = 16  # minimum bytes of a line, for a first guess
+_LOOKED_AT, _SPARE = 1 << 16, 1.25  # for a first guess how many lines a block has
 _FULL, _WIDE = -3, -4
 
 
@@ -47,7 +47,7 @@ class _Asked(ctypes.Structure):
 class _Room(threading.local):
     """Arrays that the native reader fills, reused for the next block. Each thread has its own."""
 
-    least = _LEAST  # bytes of a line, as far as is known
+    least = 0.0  # bytes of a line, as far as is known
     rows = 0
 
     def make(self, rows: int) -> None:
@@ -72,7 +72,10 @@ def read_rows(
     size = len(block) if size is None else size
     if native() is None or size > _LARGEST:
         return None
-    room = size // _room.least + 1
+    if not _room.least:
+        looked_at = max(1, min(size, _LOOKED_AT))
+        _room.least = looked_at / (_SPARE * (block.count(b"\n", 0, looked_at) + 1))
+    room = int(size / _room.least) + 1
     while True:
         _room.make(room)
         numbers, hashed = np.empty(room), np.empty(room, np.uint64)
@@ -99,7 +102,7 @@ def read_rows(
             break
     if rows <= 0:
         return None
-    _room.least = max(1, size // (rows + rows // 8 + 1))
+    _room.least = size / (rows + rows // 8 + 1)
     if not _read_odd(numbers[:rows], block, _room.odd[: asked.odd_count]):
         return None
     first, sizes = _room.names[: asked.stretches], _room.name_sizes[: asked.stretches]
