@@ -8,7 +8,8 @@
     untied  as dicts, but every hit has a score of its own: a check of the values, where peers differ on ties
     cold    from the files, in as few steps as a user would write, nothing warmed up: for whole-process times
 
-Stages: import, warm (ranx only), make (the dicts), load, evaluate; what is compared is load + evaluate. This file
+Stages: import, warm (ranx only), make (the dicts), load, evaluate; what is compared is load + evaluate. Before that,
+the process rests for a moment, since the linear algebra behind NumPy starts a thread that waits by spinning. This file
 itself imports next to nothing, so that whole-process times are those of the contender. Arguments are taken as they
 come and types are few for the same reason: argparse and typing would cost every measured process some milliseconds.
 """
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 Grades = dict[str, dict[str, int]]
 Scores = dict[str, dict[str, float]]
+REST = 0.1  # seconds; such a thread stops spinning after a third of it
 SHORT = 0.5  # seconds that calls from dicts may be repeated for
 Means = dict[str, float]
 
@@ -86,6 +88,7 @@ class Karat(Contender):
         if mode != "cold":
             import numpy  # noqa: F401
 
+            import_folder("karat.files.native")
             import_folder("karat.formats")
             import_folder("karat.formats.kinds")
             import_folder("karat.scoring.metrics")
@@ -228,6 +231,7 @@ def measure(name: str, workload: str, mode: str) -> dict[str, object]:
     stages.time("import", contender.imports, mode)
     if mode != "cold":
         stages.time("warm", contender.warm, workload, mode)
+        time.sleep(REST)
     if mode in ("file", "one", "cold"):
         gold, run = stages.time("load", contender.load, workload)
     else:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from readers import choose_reader
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -119,7 +120,7 @@ def reader(request: pytest.FixtureRequest) -> Iterator[str]:
     from karat.files.native import native
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KARAT_PURE", "0" if request.param == "native" else "1")
+        choose_reader(patch, "0" if request.param == "native" else "1")
         if request.param == "native" and native() is None:
             pytest.skip("no native reader: it is made by `make native`, with a C compiler")
         yield request.param

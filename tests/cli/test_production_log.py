@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from readers import choose_reader
 
 from karat.errors import KaratError
 from karat.formats.questions import is_bare
@@ -304,7 +305,7 @@ def again(*lines_of: int) -> None:
 @pytest.mark.parametrize("pure", ["0", "1"])
 class TestRetries:
     def test_equal_lines_count_once(self, pure: str, karat_command: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("KARAT_PURE", pure)
+        choose_reader(monkeypatch, pure)
         settle(scores="lower-is-better", normalize_ids=True)
         assert karat_command("convert", "prod.jsonl", "own.jsonl", "--lossy")[0] == 0
         right = mrr(karat_command)
@@ -320,7 +321,7 @@ class TestRetries:
         assert "repeated_lines" in {entry["code"] for entry in checked(karat_command, "prod.jsonl")["audit"]}
 
     def test_every_command_reads_them(self, pure: str, karat_command: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("KARAT_PURE", pure)
+        choose_reader(monkeypatch, pure)
         settle(scores="lower-is-better")
         again(3)
         lines("wrong.jsonl", ({"query_id": ticket(i), "negatives": ["no"]} for i in range(QUERIES)))
@@ -339,7 +340,7 @@ class TestRetries:
     def test_different_lines_are_refused(
         self, pure: str, karat_refuses: Refuses, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("KARAT_PURE", pure)
+        choose_reader(monkeypatch, pure)
         again(3, 5)
         Path("prod.jsonl").write_text(Path("prod.jsonl").read_text().replace("80.5", "90.5", 4))
         refused = karat_refuses("eval", "prod.jsonl", "--gold", "gold.csv")

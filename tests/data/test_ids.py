@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from readers import choose_reader
 
 from karat.data.ids import DocRule, as_list, as_slice, equal
 from karat.data.packed_ids import cut_packed, pack
@@ -31,7 +32,7 @@ def test_packed_ids_are_compared_like_texts(ids: list[str], others: list[str]) -
 
 @pytest.mark.parametrize("pure", ["0", "1"])
 def test_packed_ids_are_cut_before_a_byte(pure: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KARAT_PURE", pure)
+    choose_reader(monkeypatch, pure)
     ids = ["", "#", "a#b#c", "12345678#9", "1234567#", "no separator at all", "é#é"]
     packed = pack(ids)
     assert as_list(cut_packed(packed, ord("#"))) == [name.partition("#")[0] for name in ids]

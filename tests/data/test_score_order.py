@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from readers import plainly
 
 from karat.data.hits import Hits
 from karat.data.ids import (
@@ -35,12 +36,6 @@ pytestmark = pytest.mark.skipif(native() is None, reason="no native reader: it i
 SCORES = st.sampled_from([0.0, -0.0, 1.0, 1.0 + 1e-12, 1e300, 2e300, -1e300, float("nan"), 0.5, 3e-46])
 LISTS = st.lists(st.lists(SCORES, max_size=12), max_size=5)
 NAMES = st.lists(st.lists(st.sampled_from(["a", "b", "a#1", "é", "x" * 20]), max_size=6), max_size=5)
-
-
-def plainly(call: Any) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KARAT_PURE", "1")
-        return call()
 
 
 def offsets_of(lists: list[list[Any]]) -> Any:

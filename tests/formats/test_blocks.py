@@ -124,5 +124,5 @@ def test_parts_come_in_order_whoever_makes_them(bad: int | None, where: str, cor
             with lock:
                 alive[0] -= 1
     assert found == list(range(20 if bad is None else bad))
-    assert most[0] <= 3
+    assert most[0] <= 4
     assert "karat-read-ahead" not in {thread.name for thread in threading.enumerate()}

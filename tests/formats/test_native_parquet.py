@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from readers import plainly
 from refusals import refused
 
 import karat
@@ -58,12 +59,6 @@ def outcome(path: Path, **options: Any) -> Any:
             numbers = [None if n is None else repr(n[rows].tolist()) for n in (hits.score, hits.rank)]
             lists[hits.system, query] = (as_list(hits.ids)[rows], *numbers, hits.score_field, hits.rowwise)
     return lists
-
-
-def plainly(call: Any) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KARAT_PURE", "1")
-        return call()
 
 
 def rows_read(path: Path) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from readers import choose_reader, plainly
 from refusals import refused
 
 import karat
@@ -28,12 +29,6 @@ from karat.results.save import saved_form
 
 needs_native = pytest.mark.skipif(native() is None, reason="no native reader: it is made by `make native`")
 needs_compiler = pytest.mark.skipif(build.compiler() is None, reason="no C compiler")
-
-
-def plainly(call: Any) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KARAT_PURE", "1")
-        return call()
 
 
 # ---- numbers ----
@@ -249,7 +244,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_refused(
     kind: str, pure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it is cut between two lines, and what is left looks whole."""
-    monkeypatch.setenv("KARAT_PURE", pure)
+    choose_reader(monkeypatch, pure)
     monkeypatch.setattr("karat.formats.records._BATCH_BYTES", 1000)
     monkeypatch.setattr("karat.formats.run_log._SLICE_HITS", 50)
     monkeypatch.setattr("karat.formats.trec._SMALL", 0)

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from readers import choose_reader
 
 from karat.matching import cover as covering
 from karat.matching.blocks import matched_letters
@@ -218,7 +219,7 @@ def test_just_under_the_limit_is_compared() -> None:
 def test_matched_letters_are_those_of_difflib(
     pure: str, monkeypatch: pytest.MonkeyPatch, pair: tuple[str, str]
 ) -> None:
-    monkeypatch.setenv("KARAT_PURE", pure)
+    choose_reader(monkeypatch, pure)
     blocks = SequenceMatcher(None, *pair).get_matching_blocks()
     expected = sum(block.size for block in blocks)
     assert matched_letters(*pair) == matched_letters(*pair, expected) == expected

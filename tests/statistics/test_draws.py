@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from readers import choose_reader
 
 from karat.files.native import native
 from karat.statistics.draws import Draws
@@ -51,7 +52,7 @@ def test_rare_draws_too() -> None:
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     native_draws = drawn([9, 3], 1000)
-    monkeypatch.setenv("KARAT_PURE", "1")
+    choose_reader(monkeypatch, "1")
     assert drawn([9, 3], 1000).tobytes() == native_draws.tobytes()
 
 

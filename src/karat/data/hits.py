@@ -111,8 +111,13 @@ class Hits(Bulk, frozen=True):
         return self.rank is not None and ranks_are_places(self.rank, self.offsets)
 
     @cached_property
+    def counts(self) -> Ints:
+        """Hits of each query."""
+        return self.offsets[1:] - self.offsets[:-1]
+
+    @cached_property
     def query_of_row(self) -> Ints:
-        return np.repeat(np.arange(len(self.queries)), np.diff(self.offsets))
+        return np.repeat(np.arange(len(self.queries)), self.counts)
 
     def score_order(self, width: int | None = None) -> ScoreOrder:
         """How the scores of each list are ordered, compared at this many bits; None: it does not matter how many."""
@@ -144,13 +149,12 @@ class Hits(Bulk, frozen=True):
         )
 
     def select_queries(self, keep: Bools) -> Hits:
-        counts = np.diff(self.offsets)
-        kept = self.select_rows(np.flatnonzero(np.repeat(keep, counts)), counts)
+        kept = self.select_rows(np.flatnonzero(np.repeat(keep, self.counts)), self.counts)
         picked = np.flatnonzero(keep).tolist()
         return replace(
             kept,
             queries=[self.queries[i] for i in picked],
-            offsets=np.append(0, np.cumsum(counts[keep])),
+            offsets=np.append(0, np.cumsum(self.counts[keep])),
             latency={stage: ms[keep] for stage, ms in self.latency.items()},
             fields={name: [values[i] for i in picked] for name, values in self.fields.items()},
             lines=None if self.lines is None else self.lines[keep],

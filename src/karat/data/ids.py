@@ -187,7 +187,7 @@ def take(ids: Ids, rows: Ints) -> Ids:
 
 def adjoin(rows: Ints) -> bool:
     """Whether rows are consecutive and ascending."""
-    return len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
+    return len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((rows[1:] - rows[:-1] == 1).all())
 
 
 def as_slice(rows: Ints) -> Ints | slice:

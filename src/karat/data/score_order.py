@@ -21,6 +21,16 @@ class ScoreOrder(msgspec.Struct, frozen=True):
 
     facts: NDArray[np.uint8]
     tied: Bools  # by row: whether its score equals that of the row before it, in the same list
+    anywhere: int  # the facts that hold in some list
+
+    @property
+    def usual(self) -> bool:
+        """Every hit has a score, and no score is above the one before it."""
+        return not self.anywhere & (_GAP | _UNSORTED)
+
+    @property
+    def any_ties(self) -> bool:
+        return bool(self.anywhere & _TIED)
 
     @property
     def complete(self) -> Bools:
@@ -50,7 +60,7 @@ class ScoreOrder(msgspec.Struct, frozen=True):
         return self._has(_ROUNDED)
 
     def _has(self, fact: int) -> Bools:
-        return np.asarray(self.facts & np.uint8(fact), np.bool_)
+        return (self.facts & fact) != 0 if self.anywhere & fact else np.zeros(len(self.facts), np.bool_)
 
 
 def compared(score: Floats, width: int) -> NDArray[np.floating[Any]]:
@@ -71,7 +81,7 @@ def score_order(score: Floats, offsets: Ints, width: int) -> ScoreOrder:
     library.karat_order(
         score.ctypes.data, offsets.ctypes.data, len(facts), width == 32, facts.ctypes.data, tied.ctypes.data
     )
-    return ScoreOrder(facts, tied)
+    return ScoreOrder(facts, tied, int(np.bitwise_or.reduce(facts)))
 
 
 def ties_at(tied: Bools, places: Ints) -> tuple[Ints, Ints]:
@@ -125,4 +135,5 @@ def _plain(score: Floats, offsets: Ints, width: int) -> ScoreOrder:
         (_ROUNDED, query[1:][tied & (score[1:] != score[:-1])]),
     ):
         facts[rows] |= fact
-    return ScoreOrder(facts, np.concatenate([np.zeros(min(1, len(score)), np.bool_), tied]))
+    tied = np.concatenate([np.zeros(min(1, len(score)), np.bool_), tied])
+    return ScoreOrder(facts, tied, int(np.bitwise_or.reduce(facts)))

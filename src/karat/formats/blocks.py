@@ -19,7 +19,7 @@ from karat.formats.base import Source
 B = TypeVar("B")
 T = TypeVar("T")
 _ARENAS = -8  # M_ARENA_MAX of malloc.h
-_PARTS = 3  # in memory at a time
+_PARTS = 4  # in memory at a time
 
 
 def line_starts(block: bytes) -> Ints:

@@ -40,8 +40,13 @@ class _Judgements:
         rows = read_rows(block, columns=4, exactly=True, number=3)
         if rows is None:
             return False
-        for query, start in zip(rows.queries, (rows.lines + line).tolist(), strict=True):
-            self._first.setdefault(query, start)
+        starts = (rows.lines + line).tolist()
+        new = dict(zip(rows.queries, starts, strict=True))
+        if len(new) == len(starts) and self._first.keys().isdisjoint(new):  # the usual case
+            self._first |= new
+        else:
+            for query, start in zip(rows.queries, starts, strict=True):
+                self._first.setdefault(query, start)
         self._runs += rows.queries
         self._sizes.extend(rows.counts.tolist())
         self._items.add_packed(rows.ids)

@@ -190,7 +190,7 @@ def _size(hits: Hits) -> int:
 def _first_hits(hits: Hits, depth: int) -> Hits:
     """Cut long lists to their first hits, ordered as in scoring (rank, else score, else position). Ties are kept."""
     depth = max(depth, 1)
-    counts = np.diff(hits.offsets)
+    counts = hits.counts
     long = np.flatnonzero(counts > _WHOLE * depth)
     if not len(long):
         return hits

@@ -183,7 +183,7 @@ def _described(table: CheckedTable, columns: frozenset[str]) -> dict[str, list[A
 
 def _with_times(hits: Hits, times: Floats) -> Hits:
     """The time is in every row of its query. Where rows differ, the first one counts, and this is noted."""
-    counts = np.diff(hits.offsets)
+    counts = hits.counts
     query = np.repeat(np.arange(len(counts)), counts)
     given = np.flatnonzero(~np.isnan(times))
     first, total = np.unique(query[given], return_index=True), np.full(len(counts), np.nan)

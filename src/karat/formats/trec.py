@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Below this size, a plain loop over lines is faster than importing polars.
 _SMALL = 16 << 20
-_BLOCK = 7 << 20
+_BLOCK = 4 << 20
 _PIECE = 1 << 17
 _SPACE, _BREAK = b" \n"
 
@@ -151,7 +151,7 @@ class TrecRun(Run):
     def _together(self, found: list[Hits]) -> Hits:
         """Slices with consecutive lines of a query → one slice with all of them."""
         stretches = [query for hits in found for query in hits.queries]
-        counts = np.concatenate([np.diff(hits.offsets) for hits in found])
+        counts = np.concatenate([hits.counts for hits in found])
         ids = found[0].ids if len(found) == 1 else _joined([hits.ids for hits in found])
         score = np.concatenate([hits.score for hits in found if hits.score is not None])
         queries, offsets, order = grouped_rows(stretches, counts)

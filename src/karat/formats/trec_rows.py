@@ -18,6 +18,7 @@ from karat.files.native import native
 
 _LARGEST = 1 << 30  # bytes of a block
 _LOOKED_AT, _SPARE = 1 << 16, 1.25  # for a first guess how many lines a block has
+_STEP = 1 << 12  # rows: memory is used again if arrays of all blocks are equally large
 _FULL, _WIDE = -3, -4
 
 
@@ -53,10 +54,14 @@ class _Room(threading.local):
     def make(self, rows: int) -> None:
         if rows > self.rows:
             self.rows = rows
-            self.starts, self.names, self.name_sizes, self.lines, self.counts = np.empty((5, rows), np.int64)
+            # Little of them is used, so none should be so large that NumPy asks for huge pages.
+            new = (np.empty(rows, np.int64) for _ in range(5))
+            self.starts, self.names, self.name_sizes, self.lines, self.counts = new
             self.odd = np.empty((rows, 3), np.int64)
+            self.pointers = {name: made.ctypes.data for name, made in self.__dict__.items() if name in _FILLED}
 
 
+_FILLED = ("starts", "names", "name_sizes", "lines", "counts", "odd")
 _LONGEST_NUMBER = 4096  # characters; for longer ones Python takes seconds to reject them
 _room = _Room()
 
@@ -75,12 +80,11 @@ def read_rows(
     if not _room.least:
         looked_at = max(1, min(size, _LOOKED_AT))
         _room.least = looked_at / (_SPARE * (block.count(b"\n", 0, looked_at) + 1))
-    room = int(size / _room.least) + 1
+    room = (int(size / _room.least) // _STEP + 1) * _STEP
     while True:
         _room.make(room)
         numbers, hashed = np.empty(room), np.empty(room, np.uint64)
         ids: Packed = np.empty(room, f"S{width}")
-        arrays = {name: made.ctypes.data for name, made in _room.__dict__.items() if isinstance(made, np.ndarray)}
         asked = _Asked(
             columns=columns,
             exactly=exactly,
@@ -91,7 +95,7 @@ def read_rows(
             numbers=numbers.ctypes.data,
             ids=ids.ctypes.data,
             hashes=hashed.ctypes.data,
-            **arrays,
+            **_room.pointers,
         )
         rows = native().karat_table(block, size, ctypes.byref(asked))
         if rows == _FULL:

@@ -315,7 +315,7 @@ def _slopes(hits: Hits) -> SeenScores:
 def seen_scores(hits: Hits) -> SeenScores:
     """Of lists as they were returned."""
     seen = _slopes(hits)
-    seen.filled = int((np.diff(hits.offsets) > 0).sum())
+    seen.filled = int(np.count_nonzero(hits.counts))
     if hits.distance_field is not None:
         seen.listed, seen.listed_falls = int(listed_only(hits).sum()), not hits.distances_rise
         seen.field = hits.distance_field if seen.listed else None
@@ -325,6 +325,6 @@ def seen_scores(hits: Hits) -> SeenScores:
     if hits.rowwise:
         bare = np.flatnonzero(listed_only(hits))
         seen.rows, seen.scattered = len(bare), len(bare) if hits.scattered else 0
-        sizes, seen.unsorted = sorted_by_id(hits, bare[np.diff(hits.offsets)[bare] > 1][:LOOKED])
+        sizes, seen.unsorted = sorted_by_id(hits, bare[hits.counts[bare] > 1][:LOOKED])
         seen.by_id, seen.by_id_chance = len(sizes), sum(min(0.0, log(2) - lgamma(n + 1)) for n in sizes)
     return seen

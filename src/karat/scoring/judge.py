@@ -69,7 +69,7 @@ def judge(hits: Hits, gold: Gold, rules: Rules, audit: Audit, depth: int = 0, st
         gold=gold,
         queries=queries,
         present=np.ones(len(queries), np.bool_),
-        depth=np.diff(hits.offsets),
+        depth=hits.counts,
         k=cutoffs(gold, queries, rules),
         gold_query=gold_query,
         gold_grade=gold_grade,
@@ -106,7 +106,7 @@ def _known_queries(hits: Hits, gold: Gold, audit: Audit, start: int) -> tuple[Hi
 
 def count_states(hits: Hits, audit: Audit) -> None:
     """Count queries that returned nothing or failed."""
-    empty = np.flatnonzero(np.diff(hits.offsets) == 0)
+    empty = np.flatnonzero(hits.counts == 0)
     audit.count("empty_results", len(empty), (hits.queries[i] for i in empty[:3]))
     failed = [f"{q}: {e}" for q, e in zip(hits.queries, hits.fields.get("error", ()), strict=False) if e]
     audit.count("failed_queries", len(failed), failed)

@@ -10,6 +10,7 @@ from karat.files.native import native
 from karat.scoring.judged import Judged
 
 DEPTHS = (1, 3, 5, 10, 20)  # those of a sweep; the last column is the whole list
+_DEPTHS = np.array(DEPTHS)
 _PLACE, _SPREAD = np.uint64(0xD6E8FEB86659FD93), np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 
@@ -29,15 +30,15 @@ def list_hashes(judged: Judged) -> Hashes | None:
     if library is None:
         return _plain(hashed if judged.order is None else hashed[judged.order], hits.offsets)
     found = np.empty((judged.n, len(DEPTHS) + 1), np.uint64)
-    depths, hashed, offsets = np.array(DEPTHS), np.ascontiguousarray(hashed), np.ascontiguousarray(hits.offsets)
+    hashed, offsets = np.ascontiguousarray(hashed), np.ascontiguousarray(hits.offsets)
     order = None if judged.order is None else np.ascontiguousarray(judged.order)
     library.karat_list_hashes(
         hashed.ctypes.data,
         None if order is None else order.ctypes.data,
         offsets.ctypes.data,
         judged.n,
-        depths.ctypes.data,
-        len(depths),
+        _DEPTHS.ctypes.data,
+        len(_DEPTHS),
         found.ctypes.data,
     )
     return found

@@ -63,8 +63,9 @@ class SeenNames(msgspec.Struct):
         for name in ("answerable", "searched", "near", "near_queries", "near_documents", "loose"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.pairs = [*self.pairs, *other.pairs][:3]
-        self.prefixes = dict(Counter(self.prefixes) + Counter(other.prefixes))
-        self.prefix_pairs = other.prefix_pairs | self.prefix_pairs
+        if other.prefixes:
+            self.prefixes = dict(Counter(self.prefixes) + Counter(other.prefixes))
+            self.prefix_pairs = other.prefix_pairs | self.prefix_pairs
 
 
 def lowest(sample: dict[int, str]) -> dict[int, str]:

@@ -30,8 +30,8 @@ def rank_order(hits: Hits, rows: Ints, depth: int, rules: CountingOptions) -> In
     """
     if hits.rank is None and hits.score is not None:
         scores = hits.score_order(rules.score_width)
-        if scores.complete.all() and not scores.unsorted.any():  # the usual case
-            settled = rules.ties == "listed" or not scores.has_ties.any()
+        if scores.usual:
+            settled = rules.ties == "listed" or not scores.any_ties
             return None if settled else _settle_ties(hits, scores.tied, None, rows, depth)
     if hits.ranked_as_listed:
         return None
@@ -67,7 +67,7 @@ def inspect_order(hits: Hits, audit: Audit, rules: CountingOptions) -> None:
 
 def listed_only(hits: Hits) -> Bools:
     """Queries without any rank or score."""
-    found = np.diff(hits.offsets) > 0
+    found = hits.counts > 0
     for column in (hits.rank, hits.score):
         if column is not None and found.any():
             said = ~np.isnan(column)
@@ -79,7 +79,7 @@ def listed_only(hits: Hits) -> Bools:
 
 def score_decides(hits: Hits) -> Bools:
     """Queries with hits whose order the score decides."""
-    return _scored(hits) & (np.diff(hits.offsets) > 0)
+    return _scored(hits) & (hits.counts > 0)
 
 
 def sorted_by_id(hits: Hits, queries: Ints) -> tuple[list[int], int]:
@@ -114,8 +114,10 @@ def score_slopes(hits: Hits) -> tuple[int, int, Ints]:
 
 def _inspect_scores(hits: Hits, score: Floats, scored: Bools, audit: Audit, rules: CountingOptions) -> None:
     scores = hits.score_order(rules.score_width)
+    if scores.usual and not scores.any_ties:
+        return
     tied, rounded = np.flatnonzero(scores.has_ties), np.flatnonzero(scores.rounded)
-    if scores.unsorted.any():
+    if not scores.usual and scores.unsorted.any():
         query, key = hits.query_of_row, -compared(score, rules.score_width)
         order = np.lexsort((key, query))
         ordered, exact = key[order], score[order]
@@ -147,9 +149,11 @@ def _inspect_ranks(hits: Hits, rank: Floats, ranked: Bools, audit: Audit) -> Non
 
 
 def _inspect_partial(hits: Hits, settled: Bools, audit: Audit) -> None:
+    if settled.all():
+        return
     said = np.zeros(len(hits.queries), np.bool_)
     for column in (hits.rank, hits.score):
-        if column is not None and not settled.all():
+        if column is not None:
             said[hits.query_of_row[~np.isnan(column)]] = True
     _count_queries("partial_order", hits, np.flatnonzero(said), audit, ~settled)
 
@@ -206,7 +210,8 @@ def _scored(hits: Hits) -> Bools:
     """Queries whose order is decided by score."""
     if hits.score is None:
         return np.zeros(len(hits.queries), np.bool_)
-    return hits.score_order().complete & ~_ranked(hits)
+    complete = hits.score_order().complete
+    return complete if hits.rank is None else complete & ~_ranked(hits)
 
 
 def _sorted(key: _Key, query: Ints) -> Ints | None:
@@ -289,11 +294,13 @@ def places_of(order: Ints | None, rows: Ints) -> Ints:
 
 def _top_places(hits: Hits, depth: int) -> Ints:
     """The first `depth` places of every query."""
-    counts = np.minimum(np.diff(hits.offsets), depth)
+    counts = np.minimum(hits.counts, depth)
     first = np.repeat(hits.offsets[:-1] - (np.cumsum(counts) - counts), counts)
     return first + np.arange(counts.sum())
 
 
 def _count_queries(code: str, hits: Hits, queries: Ints, audit: Audit, among: Bools) -> None:
+    if not len(queries):
+        return
     found = np.flatnonzero(np.bincount(queries, minlength=len(among)).astype(np.bool_) & among)
     audit.count(code, len(found), (hits.queries[i] for i in found[:3]))

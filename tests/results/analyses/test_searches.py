@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from readers import choose_reader
 
 import karat
 from karat.errors import KaratError
@@ -285,7 +286,7 @@ def test_steps_that_only_late_lines_have(
     late: Any, pure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if pure:
-        monkeypatch.setenv("KARAT_PURE", "1")
+        choose_reader(monkeypatch, "1")
     many = [{"query_id": f"q{at}", "topk": [{"id": "a" * 50, "score": 1.0}] * 20} for at in range(400)]
     steps = [{"topk": ["a"], "step": 1}, {"topk": ["c"], "step": 2}] if late == "lines" else [late]
     path = tmp_path / "run.jsonl"

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from readers import choose_reader
 
 import karat
 from karat.data.corpus import Corpus
@@ -149,7 +150,7 @@ def test_sources_that_only_late_hits_say(tmp_path: Path, late: str, pure: str, m
     path = tmp_path / "run.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in [*early, *lines]))
     assert b"source" not in path.read_bytes()[: 1 << 16]
-    monkeypatch.setenv("KARAT_PURE", pure.replace("in processes", "0"))
+    choose_reader(monkeypatch, pure.replace("in processes", "0"))
     monkeypatch.setattr("karat.formats.run_log._SLICE_HITS", 1000)
     engine = Processes(2, part=1 << 16, parts=2) if pure == "in processes" else "local"
     result = karat.evaluate(path, gold, k=K, engine=engine)

@@ -1,7 +1,8 @@
 """Loads the native library (json.c, trec.c, parquet.c, lists.c, blocks.c, draws.c) on first use. Without it, Karat
 reads with plain Python.
 
-`KARAT_PURE=1` disables it. A library built from another source than the one next to it is ignored.
+`KARAT_PURE=1` disables it, if it is set before the first use. A library built from another source than the one next to
+it is ignored.
 """
 
 from __future__ import annotations
@@ -93,11 +94,15 @@ def _loaded(path: str) -> Any:
     return library
 
 
+_CHOSEN: list[Any] = []  # the library, or None; empty before the first use
+
+
 def native() -> Any:
     """The library, or None."""
-    if os.environ.get("KARAT_PURE", "0") not in ("", "0"):
-        return None
-    return _loaded(os.environ.get("KARAT_READER") or str(LIBRARY))
+    if not _CHOSEN:
+        plain = os.environ.get("KARAT_PURE", "0") not in ("", "0")
+        _CHOSEN.append(None if plain else _loaded(os.environ.get("KARAT_READER") or str(LIBRARY)))
+    return _CHOSEN[0]
 
 
 def reader_name() -> str:

@@ -61,7 +61,7 @@ def listed_queries(run: Run) -> tuple[Run, str, set[str]]:
     try:
         for hits in run.slices(frozenset(), Audit()):
             systems.add(hits.system)
-            sizes = np.diff(hits.offsets).tolist()
+            sizes = hits.counts.tolist()
             listed.update(query for query, size in zip(hits.queries, sizes, strict=True) if size)
     except Ungrouped:
         return listed_queries(run.grouped())
@@ -85,7 +85,7 @@ def read_hits(
             seen.add(seen_scores(hits))
         wanted = hits.select_queries(np.array([query in queries for query in hits.queries], np.bool_))
         if wanted.queries:
-            depth = int(np.diff(wanted.offsets).max())
+            depth = int(wanted.counts.max())
             found |= _as_dicts(judge(wanted, gold, rules, Audit(), depth), depth)
     refuse_doubtful_order(order_doubts(seen, rules), run.label)
     return found
