@@ -88,7 +88,7 @@ class Karat(Contender):
         if mode != "cold":
             import numpy  # noqa: F401
 
-            import_folder("karat.files.native")
+            import karat.files.native.build
             import_folder("karat.formats")
             import_folder("karat.formats.kinds")
             import_folder("karat.scoring.metrics")

@@ -78,9 +78,9 @@ class Registry(Generic[T]):
         for value in vars(module).values():
             if (
                 isinstance(value, type)
-                and issubclass(value, self.base)
                 and value.__module__ == module.__name__  # type: ignore[attr-defined]
                 and "name" in vars(value)
+                and issubclass(value, self.base)  # last: it is slow for abstract classes
             ):
                 yield value
 
