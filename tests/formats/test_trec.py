@@ -65,6 +65,19 @@ def test_every_way_to_write_a_run(tmp_path: Path, text: str) -> None:
     assert mrr(tmp_path, text) == {"q1": 0.5, "q2": 1.0}
 
 
+@pytest.mark.parametrize("scattered", [False, True])
+def test_lines_with_more_columns_are_counted(tmp_path: Path, in_blocks: Callable[[], None], scattered: bool) -> None:
+    lines = [row(f"q{q}", f"d{hit}", 9 - hit, tag="tag" if q % 3 else "my tag") for q in range(200) for hit in range(9)]
+    if scattered:
+        random.Random(1).shuffle(lines)
+    path = write(tmp_path / "run", "\n".join(lines))
+    for switch in (None, in_blocks):
+        if switch is not None:
+            switch()
+        audit = karat.evaluate(path, {f"q{q}": {"d1": 1} for q in range(200)}, ["mrr"]).audit
+        assert {entry.code: entry.count for entry in audit} == {"more_columns": 67 * 9}
+
+
 def test_the_score_decides_not_the_rank_nor_the_line(tmp_path: Path) -> None:
     text = "q1 Q0 a 1 0.5 t\nq1 Q0 x 2 0.9 t\nq2 Q0 x 1 1 t\nq2 Q0 c 9 2 t\n"
     assert mrr(tmp_path, text) == {"q1": 0.5, "q2": 1.0}
@@ -285,6 +298,8 @@ BAD = {
     "too large": ("q65 Q0 doc_3#1 1 1e999 tag", "bad-value", "1e999"),
     "four columns": ("q65 Q0 doc_3#1 1", "bad-row", "4 columns"),
     "json": ('{"query_id":"q65","topk":["a"]}', "bad-row", "1 columns"),
+    "white space in an id": ("q65 Q0 doc 3#1 1 99 tag", "bad-row", "7 columns"),
+    "white space in two columns": ("q65 Q0 doc x#1 1 99 tag and more", "bad-row", "9 columns"),
     "underscore": ("q65 Q0 doc_3#1 1 1_0 tag", "bad-value", "1_0"),
     "other digits": ("q65 Q0 doc_3#1 1 ٣ tag", "bad-value", "٣"),
 }

@@ -55,6 +55,10 @@ EXPLANATIONS: dict[str, tuple[str, str]] = {
         "queries ordered by a field that is named like a distance",
         "the highest score counts as best; if these are distances, use --scores lower-is-better",
     ),
+    "more_columns": (
+        "lines of a TREC run with more than six columns",
+        "the first six are read, as trec_eval does; white space in an id would move them",
+    ),
     "row_order": (
         "queries of a table whose rows have neither rank nor score",
         "the order of the rows counts as the ranking",

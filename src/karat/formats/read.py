@@ -324,7 +324,7 @@ def _fields_hint(source: Source, *kinds: Kind) -> str | None:
         return None
     needed = [_NEEDED[kind] for kind in kinds]
     near = meant(needed, first)
-    has = shorten(", ".join(first), 60)
+    has = shorten(", ".join(first), 60) or "no field"
     said = f"every line needs query_id and {' or '.join(needed)}; the first has: {has}"
     return near or f"{said}. Map other names with --map: `karat check {quote(source.label)}` lists all fields"
 

@@ -33,13 +33,13 @@ from karat.formats.trec_rows import (
 
 if TYPE_CHECKING:
     import polars as pl
-    from numpy.typing import NDArray
 
 # Below this size, a plain loop over lines is faster than importing polars.
 _SMALL = 16 << 20
 _BLOCK = 4 << 20
 _PIECE = 1 << 17
 _SPACE, _BREAK = b" \n"
+_COLUMNS = "6: query Q0 document rank score tag"
 
 
 class TrecRun(Run):
@@ -86,7 +86,8 @@ class TrecRun(Run):
                 except (ValueError, IndexError):
                     raise changed_while_read(self.label) from None
         if order:
-            yield self._made(rows.queries, rows.counts, rows.ids, np.array(rows.scores), places[order])
+            score = np.array(rows.scores)
+            yield self._made(rows.queries, rows.counts, rows.ids, score, places[order], rows.more)
 
     def parts(self, least: int) -> list[Run] | None:
         parts = source_parts(self._source, least, lambda line: line.split(maxsplit=1)[0] if line.strip() else b"")
@@ -146,7 +147,8 @@ class TrecRun(Run):
         score = np.array(rows.scores)
         if not np.isfinite(score).all():
             raise self._infinite()
-        return self._made(rows.queries, rows.counts, rows.ids, score, np.array(rows.places, np.int64)), place - begin
+        places = np.array(rows.places, np.int64)
+        return self._made(rows.queries, rows.counts, rows.ids, score, places, rows.more), place - begin
 
     def _together(self, found: list[Hits]) -> Hits:
         """Slices with consecutive lines of a query → one slice with all of them."""
@@ -163,7 +165,8 @@ class TrecRun(Run):
             for query, place in zip(stretches, places.tolist(), strict=True):
                 of_query.setdefault(query, []).append(place)
             places = self._places(list(of_query.values()))
-        return self._made(queries, np.diff(offsets), ids, score, places)
+        more = sum(Audit.of(hits.counted)["more_columns"] for hits in found)
+        return self._made(queries, np.diff(offsets), ids, score, places, more)
 
     def _places(self, stretches: list[list[int]]) -> Ints:
         """Offset of each query's lines; negative for scattered queries: an index into `_scattered`."""
@@ -171,17 +174,28 @@ class TrecRun(Run):
         numbers = iter(range(-1, -1 - len(self._scattered), -1))
         return np.array([begins[0] if len(begins) == 1 else next(numbers) for begins in stretches], np.int64)
 
-    def _made(self, queries: list[str], counts: Any, ids: Ids, score: Floats, places: Ints | None = None) -> Hits:
+    def _made(
+        self, queries: list[str], counts: Any, ids: Ids, score: Floats, places: Ints | None = None, more: int = 0
+    ) -> Hits:
+        """`more`: how many lines have more than six columns."""
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
         places = places if self.can_look else None
-        return Hits(system=self._tag, queries=queries, offsets=offsets, ids=ids, score=score, places=places)
+        made = Hits(system=self._tag, queries=queries, offsets=offsets, ids=ids, score=score, places=places)
+        if not more:
+            return made
+        audit = Audit()
+        audit.count("more_columns", more)
+        return replace(made, counted=tuple(audit))
 
     def _line_error(self, raw: bytes, line: int) -> InputError:
         as_text(raw, self.label, line)
         found = raw.split()
+        if len(found) > 6:
+            hint = "ids and the tag must not contain white space"
+            return wrong_columns(self.label, line, _COLUMNS, len(found), hint)
         if len(found) > 4:
             as_number(found[4], self.label, line, "score")
-        return wrong_columns(self.label, line, "6: query Q0 document rank score tag", len(found))
+        return wrong_columns(self.label, line, _COLUMNS, len(found))
 
     def _infinite(self) -> InputError:
         """Find the score that is not finite."""
@@ -221,14 +235,14 @@ class TrecRun(Run):
         return self._of_rows(rows, block.begin)
 
     def _of_rows(self, rows: TrecRows, begin: int) -> Hits:
-        made = self._made(rows.queries, rows.counts, rows.ids, rows.numbers, rows.starts + begin)
+        made = self._made(rows.queries, rows.counts, rows.ids, rows.numbers, rows.starts + begin, rows.more)
         return made.with_hashes(rows.hashed)
 
     def _framed(self, block: bytes, begin: int) -> Hits:
         """The same with polars, or line by line. Raises Ungrouped on an error: reading the whole file finds it."""
         separator = self._separator()
         frame = None if separator is None else _frame(block, separator)
-        if frame is None or frame["id"].null_count() or not np.isfinite(frame["score"].to_numpy()).all():
+        if frame is None or frame["tag"].null_count() or not np.isfinite(frame["score"].to_numpy()).all():
             try:
                 return self._by_line(BytesIO(block), begin)[0]
             except InputError:
@@ -256,6 +270,7 @@ class _Rows:
         self.ids: list[str] = []
         self.scores: list[float] = []
         self.places: list[int] = []
+        self.more = 0  # lines with more than six columns
 
     def begin(self, query: str, place: int) -> None:
         self.queries.append(query)
@@ -266,6 +281,10 @@ class _Rows:
         self.ids.append(parts[2].decode())
         self.scores.append(read_float(parts[4]))
         self.counts[-1] += 1
+        if len(parts) > 6:
+            if not parts[3].isdigit():
+                raise ValueError
+            self.more += 1
 
     def add_stretch(self, query: str, place: int, stream: IO[bytes]) -> int:
         """Add the consecutive lines of a query from a place on, and return the number of bytes read."""
@@ -307,18 +326,21 @@ def _last_query(block: bytes) -> int:
 
 
 def _is_regular(block: bytes, separator: bytes) -> bool:
-    """Whether all white space in a block is one separator between columns, or one line break."""
+    """Whether all white space in a block is one separator between columns, or one line break, and lines have six
+    columns on average."""
     text = np.frombuffer(block, np.uint8)
-    pieces = (text[at : at + _PIECE + 1] for at in range(0, len(text), _PIECE))  # they overlap by a byte
-    return block[0] > _SPACE and all(_is_regular_piece(piece, ord(separator)) for piece in pieces)
-
-
-def _is_regular_piece(piece: NDArray[np.uint8], separator: int) -> bool:
-    white = piece <= _SPACE
-    if (white[1:] & white[:-1]).any():
-        return False
-    usual = np.count_nonzero(piece == separator) + np.count_nonzero(piece == _BREAK)
-    return bool(np.count_nonzero(white) == usual)
+    between = breaks = 0
+    for at in range(0, len(text), _PIECE):
+        piece = text[at : at + _PIECE + 1]  # they overlap by a byte
+        white = piece <= _SPACE
+        if (white[1:] & white[:-1]).any():
+            return False
+        piece, white = piece[:_PIECE], white[:_PIECE]
+        found = int(np.count_nonzero(piece == ord(separator))), int(np.count_nonzero(piece == _BREAK))
+        if np.count_nonzero(white) != sum(found):
+            return False
+        between, breaks = between + found[0], breaks + found[1]
+    return block[0] > _SPACE and between == 5 * (breaks + (text[-1] != _BREAK))
 
 
 def _frame(block: bytes, separator: bytes) -> pl.DataFrame | None:
@@ -333,7 +355,7 @@ def _frame(block: bytes, separator: bytes) -> pl.DataFrame | None:
     schema: dict[str, Any] = {n: pl.Float64 if n == "score" else pl.String for n in names}
     try:
         lines = pl.scan_csv(block, separator=separator.decode(), has_header=False, schema=schema, quote_char=None)
-        return lines.select("query", "id", "score").collect()
+        return lines.select("query", "id", "score", "tag").collect()
     except (pl.exceptions.PolarsError, UnicodeDecodeError):
         return None
 

@@ -32,6 +32,7 @@ class TrecRows(msgspec.Struct, frozen=True):
     ids: Packed  # by row
     hashed: Hashes  # of the ids
     numbers: Floats
+    more: int  # rows with more than six columns
 
 
 class _Asked(ctypes.Structure):
@@ -41,7 +42,7 @@ class _Asked(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("columns", "exactly", "number", "row_room", "odd_room", "width")),
         *((name, ctypes.c_void_p) for name in ("numbers", "ids", "hashes", "starts", "names", "name_sizes")),
         *((name, ctypes.c_void_p) for name in ("lines", "counts", "odd")),
-        *((name, ctypes.c_int64) for name in ("odd_count", "stretches", "longest")),
+        *((name, ctypes.c_int64) for name in ("odd_count", "stretches", "longest", "more")),
     ]
 
 
@@ -118,6 +119,7 @@ def read_rows(
         ids[:rows],
         hashed[:rows],
         numbers[:rows],
+        asked.more,
     )
 
 
@@ -165,9 +167,10 @@ def not_usable(text: bytes, label: str, line: int, field: str, expected: str) ->
     )
 
 
-def wrong_columns(label: str, line: int, expected: str, got: int) -> InputError:
+def wrong_columns(label: str, line: int, expected: str, got: int, hint: str | None = None) -> InputError:
+    said = f"{got} columns"
     return InputError(
-        "wrong number of columns", code="bad-row", file=label, line=line, expected=expected, got=f"{got} columns"
+        "wrong number of columns", code="bad-row", file=label, line=line, expected=expected, got=said, hint=hint
     )
 
 

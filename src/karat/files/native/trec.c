@@ -13,7 +13,7 @@ typedef struct {
     /* By stretch of rows with the same query: where its first line and its name begin, the line's number from 0. */
     int64_t *starts, *names, *name_sizes, *lines, *counts;
     int64_t *odd; /* row, first, size */
-    int64_t odd_count, stretches, longest;
+    int64_t odd_count, stretches, longest, more; /* `more`: rows with more than six columns */
 } table_t;
 
 static int is_white(uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -35,6 +35,12 @@ static int split(at_t p, at_t end, at_t *first, at_t *after, at_t *next) {
     }
     *next = p;
     return count;
+}
+
+/* Whether a column is digits only. */
+static int is_rank(at_t p, at_t stop) {
+    while (p < stop && *p >= '0' && *p <= '9') p++;
+    return p == stop;
 }
 
 /* ---- many lines at once ---- */
@@ -241,7 +247,7 @@ int64_t karat_table(at_t text, int64_t size, table_t *asked) {
     place_t now = {.p = text, .name = NULL, .row = 0, .line = 0, .name_size = -1, .stretch = -1, .begun = 0};
     at_t end = text + size;
     int64_t odd_count = 0;
-    asked->longest = 0;
+    asked->longest = asked->more = 0;
     for (; now.p < end; now.line++) {
         if (plain && fast) read_plain_fast(&seen, text, end, &want, &now);
         else if (plain) read_plain(&seen, text, end, &want, &now, 0);
@@ -251,6 +257,10 @@ int64_t karat_table(at_t text, int64_t size, table_t *asked) {
         now.p = next < end ? next + 1 : end;
         if (!columns) continue;
         if (columns < want.columns || (want.exactly && columns != want.columns)) return ODD;
+        if (columns > 6) {
+            if (!is_rank(first[3], after[3])) return ODD;
+            asked->more++;
+        }
         if (now.row == want.row_room) return FULL;
         int64_t length = after[0] - first[0];
         if (length != now.name_size || memcmp(now.name, first[0], (size_t)length))

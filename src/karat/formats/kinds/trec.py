@@ -11,7 +11,7 @@ from karat.formats.trec_rows import is_number
 
 
 class TrecRunFormat(Format):
-    """Lines of `query Q0 document rank score tag`; the rest of a line is ignored, as by trec_eval."""
+    """Lines of `query Q0 document rank score tag`. As in trec_eval, the rest of a line is not read; it is counted."""
 
     name = "trec-run"
     kinds: ClassVar[frozenset[Kind]] = frozenset({"run"})
