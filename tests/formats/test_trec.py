@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import random
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from refusals import refused
@@ -288,6 +291,69 @@ def test_compressed_files_are_read_in_blocks_too(tmp_path: Path, in_blocks: Call
     packed = write(tmp_path / "run.gz", gzip.compress(plain.read_bytes()))
     in_blocks()
     assert karat.evaluate(packed, LARGE_GOLD, METRICS).means == karat.evaluate(plain, LARGE_GOLD, METRICS).means
+
+
+class Reading:
+    """A large run is read from the start, and its gold set as soon as a block of the run is."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.blocks: list[int] = []
+        self.began_early = False
+        make = trec.TrecRun._of_block
+
+        def of_block(run: trec.TrecRun, block: Any) -> Any:
+            self.blocks.append(block.begin)
+            return make(run, block)
+
+        def read_late(gold: Any, **options: Any) -> Any:
+            deadline = time.monotonic() + 10
+            while not self.blocks and time.monotonic() < deadline:
+                time.sleep(0.001)
+            self.began_early = bool(self.blocks)
+            return karat.read_gold(gold, **options)
+
+        patch.setattr("karat.formats.base.LARGE", 0)
+        patch.setattr("karat.formats.blocks._cores", lambda: 2)
+        patch.setattr("karat.results.pipeline.read_gold", read_late)
+        patch.setattr(trec.TrecRun, "_of_block", of_block)
+
+    @property
+    def is_over(self) -> bool:
+        return "karat-read-ahead" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.fixture
+def read_early(monkeypatch: pytest.MonkeyPatch, in_blocks: Callable[[], None], reader: str) -> Callable[[], Reading]:
+    if reader == "plain":
+        pytest.skip("only the native reader begins early")
+
+    def switch() -> Reading:
+        in_blocks()
+        return Reading(monkeypatch)
+
+    return switch
+
+
+def test_a_large_run_is_read_while_the_gold_set_is(tmp_path: Path, read_early: Callable[[], Reading]) -> None:
+    path = write(tmp_path / "run", WELL_FORMED["plain"])
+    expected = karat.evaluate(path, LARGE_GOLD, METRICS).means
+    reading = read_early()
+    assert karat.evaluate(path, LARGE_GOLD, METRICS).means == expected
+    assert reading.began_early
+    assert reading.is_over
+    assert len(reading.blocks) == len(set(reading.blocks)) > 4  # each was made once
+
+
+@pytest.mark.parametrize("wrong", [{"gold": {}}, {"segments": ["nothing"]}])
+def test_a_run_that_was_begun_for_nothing_is_left(
+    tmp_path: Path, read_early: Callable[[], Reading], wrong: dict[str, Any]
+) -> None:
+    path, reading = write(tmp_path / "run", WELL_FORMED["plain"]), read_early()
+    with pytest.raises(KaratError):
+        karat.evaluate(path, **{"gold": LARGE_GOLD, **wrong})
+    assert reading.began_early
+    assert reading.is_over
+    assert len(reading.blocks) <= 4
 
 
 BAD = {

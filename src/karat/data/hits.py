@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -222,6 +223,11 @@ class Run(ABC):
         `lists`: which of OTHER_LISTS and lists of steps to return in `Hits.others`. A run without them leaves `others`
         empty.
         """
+
+    @contextmanager
+    def reading_ahead(self) -> Iterator[None]:
+        """Inside, the first slices may be read in the background, before they are asked for."""
+        yield
 
     @property
     def can_look(self) -> bool:

@@ -69,10 +69,10 @@ def read_ahead(blocks: Iterator[B], make: Callable[[B], T]) -> Iterator[T]:
     """`map(make, blocks)`: the same parts in the same order, and an error where it occurred. With a second core, a
     thread makes parts while others are used. `make` must be safe to call from two threads; `blocks` is used by one at
     a time. No block may be None."""
-    return _Parts(blocks, make).in_order() if _cores() > 1 else map(make, blocks)
+    return PartsAhead(blocks, make).in_order() if has_two_cores() else map(make, blocks)
 
 
-class _Parts(Generic[B, T]):
+class PartsAhead(Generic[B, T]):
     """Parts that two threads make, by their numbers."""
 
     def __init__(self, blocks: Iterator[B], make: Callable[[B], T]) -> None:
@@ -83,11 +83,24 @@ class _Parts(Generic[B, T]):
         self._next = 0  # the part that is used next
         self._used = 0  # parts in use
         self._ended = self._stopped = False
+        self._thread: Thread | None = None
+
+    def begin(self) -> None:
+        """Make the first parts in the background."""
+        if self._thread is None:
+            _share_memory()
+            self._thread = Thread(target=self._make_all, name="karat-read-ahead", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
 
     def in_order(self) -> Iterator[T]:
-        _share_memory()
-        thread = Thread(target=self._make_all, name="karat-read-ahead", daemon=True)
-        thread.start()
+        self.begin()
         try:
             while self._has_next():
                 with self._changed:
@@ -101,10 +114,7 @@ class _Parts(Generic[B, T]):
                     self._used = 0
                     self._changed.notify_all()
         finally:
-            with self._changed:
-                self._stopped = True
-                self._changed.notify_all()
-            thread.join()
+            self.stop()
 
     def _has_next(self) -> bool:
         """Wait for the next part, and make one meanwhile; False at the end."""
@@ -166,6 +176,10 @@ def _share_memory() -> None:
 
     with suppress(OSError, AttributeError, TypeError):  # other systems
         ctypes.CDLL(None).mallopt(_ARENAS, 1)
+
+
+def has_two_cores() -> bool:
+    return _cores() > 1
 
 
 def _cores() -> int:

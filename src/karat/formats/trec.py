@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from io import BytesIO
 from math import isfinite
@@ -19,7 +20,7 @@ from karat.data.packed_ids import LONGEST, WORD, pack_joined
 from karat.errors import InputError
 from karat.files.native import native
 from karat.formats.base import Begun, Source, changed_while_read, source_parts
-from karat.formats.blocks import cut_blocks, line_starts, read_ahead
+from karat.formats.blocks import PartsAhead, cut_blocks, has_two_cores, line_starts, read_ahead
 from karat.formats.layout import grouped_rows, refuse_other_system
 from karat.formats.trec_rows import (
     TrecRows,
@@ -52,6 +53,7 @@ class TrecRun(Run):
         self._source = source
         self._system = system
         self._scattered: list[list[int]] = []  # offsets of each stretch, for queries with scattered lines
+        self._ahead: PartsAhead[_Block, Hits] | None = None  # what is read already
         self._begun: Begun[Hits] | None = None  # what was read before it turned out that queries are scattered
         self._width = WORD  # bytes of an id, as far as is known
 
@@ -64,6 +66,19 @@ class TrecRun(Run):
             yield self._read_whole() or self._read_lines()
         else:
             yield from self._read_blocks()
+
+    @contextmanager
+    def reading_ahead(self) -> Iterator[None]:
+        if not self._source.reads_ahead or native() is None or not has_two_cores():
+            yield
+            return
+        ahead = self._ahead = PartsAhead(self._placed_blocks(), self._of_block)
+        ahead.begin()
+        try:
+            yield
+        finally:
+            ahead.stop()
+            self._ahead = None
 
     @property
     def can_look(self) -> bool:
@@ -215,6 +230,9 @@ class TrecRun(Run):
 
     def _blocks(self) -> Iterator[Hits]:
         """Read block by block; consecutive lines of a query are in one block."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            return ahead.in_order()
         blocks = self._placed_blocks()
         return read_ahead(blocks, self._of_block) if self._source.reads_ahead else map(self._of_block, blocks)
 

@@ -85,7 +85,20 @@ def score_systems(
     keep_freed_memory()
     was_read = isinstance(gold, Gold) or isinstance(run, Run)
     engine = find_engine(asked.engine, run, asked.spark_master)
-    logged, gold = _read(engine, run, gold, asked)
+    logged = _read_run(engine, run, gold, asked)
+    with logged.reading_ahead():
+        return _score(engine, logged, _read_gold(gold, logged, asked), metrics, asked, consumers, was_read)
+
+
+def _score(
+    engine: Engine,
+    logged: Run,
+    gold: Gold,
+    metrics: Iterable[str | Metric] | None,
+    asked: Options,
+    consumers: Sequence[Consumer],
+    was_read: bool,
+) -> dict[str, Result]:
     logged.match_queries(gold)
     normal = None
     if asked.normalize_ids:
@@ -207,10 +220,10 @@ def _with_reference(
     return replace(gold, reference=kept, audit=audit), about
 
 
-def _read(engine: Engine, run: Any, gold: Any, asked: Options) -> tuple[Run, Gold]:
-    """Read both inputs. An error about one of them also says what is wrong with the other."""
+def _read_run(engine: Engine, run: Any, gold: Any, asked: Options) -> Run:
+    """An error also says what is wrong with the gold set."""
     try:
-        logged = engine.read_run(run, **asked.of_run)
+        return engine.read_run(run, **asked.of_run)
     except InputError as error:
         also = _problem(lambda: read_gold(gold, **asked.of_gold))
         error.also = None if also is None or also.code == error.code == "swapped" else also
@@ -223,8 +236,12 @@ def _read(engine: Engine, run: Any, gold: Any, asked: Options) -> tuple[Run, Gol
             also.hint = None
             error.hint = f"map the fields of both files: --map {quote(map_of_both(maps[0], maps[1]))}"
         raise
+
+
+def _read_gold(gold: Any, logged: Run, asked: Options) -> Gold:
+    """An error also says what is wrong with the run."""
     try:
-        return logged, read_gold(gold, **asked.of_gold)
+        return read_gold(gold, **asked.of_gold)
     except InputError as error:
         error.also = _problem(lambda: next(logged.slices(frozenset(), Audit()), None))
         raise
