@@ -366,6 +366,7 @@ BAD = {
     "json": ('{"query_id":"q65","topk":["a"]}', "bad-row", "1 columns"),
     "white space in an id": ("q65 Q0 doc 3#1 1 99 tag", "bad-row", "7 columns"),
     "white space in two columns": ("q65 Q0 doc x#1 1 99 tag and more", "bad-row", "9 columns"),
+    "old line ends": ("q65 Q0 doc_3#1 1 99 tag\rq65 Q0 doc_4#1 2 98 tag", "bad-row", "12 columns"),
     "underscore": ("q65 Q0 doc_3#1 1 1_0 tag", "bad-value", "1_0"),
     "other digits": ("q65 Q0 doc_3#1 1 ٣ tag", "bad-value", "٣"),
 }
@@ -405,4 +406,10 @@ def test_both_readers_refuse_compressed_data_that_ends_too_early(
     if reader == "blocks":
         in_blocks()
     with refused("unreadable", InputError, file=path):
+        karat.evaluate(path, LARGE_GOLD, METRICS)
+
+
+def test_what_follows_compressed_data_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "run.gz", gzip.compress(WELL_FORMED["plain"].encode()) + b"more")
+    with refused("unreadable", InputError, match="not all of it is gzip data", file=path):
         karat.evaluate(path, LARGE_GOLD, METRICS)

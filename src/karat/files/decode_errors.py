@@ -37,12 +37,12 @@ def refusal(error: Exception, label: str, line: int | None, raw: object = None) 
     if "NaN" in text or (isinstance(raw, bytes) and re.search(rb":\s*-?(NaN|Infinity)\b", raw)):
         what, hint = "NaN and Infinity are not valid JSON", "write null, or leave the field out"
         return problem(what, code="bad-value", expected="finite numbers", hint=hint)
+    found = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
     if "truncated" in text:
         hint = "remove or complete the line; the file may have been copied during writing"
-        return problem("the line is cut off: incomplete JSON", code="cut-off", got=raw, hint=hint)
+        return problem("the line is cut off: incomplete JSON", code="cut-off", got=found, hint=hint)
     if isinstance(error, UnicodeError) or "utf-8" in text.lower():
         return problem("the line is not UTF-8 text", code="not-utf8", hint="save the file as UTF-8")
-    found = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
     what = f"not JSON ({text.removeprefix('JSON is malformed: ')})"
     return problem(what, code="not-json", expected="one JSON object per line", got=found)
 

@@ -39,7 +39,11 @@ def open_content(path: Path, label: str) -> BoundedLines:
 
 
 def unreadable(label: str, error: Exception) -> InputError:
-    reason = "the compressed data ends too early" if isinstance(error, EOFError) else str(error)
+    reason = str(error)
+    if isinstance(error, EOFError):
+        reason = "the compressed data ends too early"
+    elif reason.startswith("Not a gzipped file"):
+        reason = "not all of it is gzip data"
     return InputError(f"cannot be read: {reason}", code="unreadable", file=label)
 
 

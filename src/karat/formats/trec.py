@@ -155,7 +155,7 @@ class TrecRun(Run):
                     if parts[0] != query:
                         query = parts[0]
                         rows.begin(query.decode(), place)
-                    rows.add(parts)
+                    rows.add(parts, raw)
                 place += len(raw)
         except (ValueError, IndexError):
             raise self._line_error(raw, line) from None
@@ -206,7 +206,8 @@ class TrecRun(Run):
         as_text(raw, self.label, line)
         found = raw.split()
         if len(found) > 6:
-            hint = "ids and the tag must not contain white space"
+            cut = b"\r" in raw.rstrip(b"\r\n")
+            hint = "lines must end with a line feed" if cut else "ids and the tag must not contain white space"
             return wrong_columns(self.label, line, _COLUMNS, len(found), hint)
         if len(found) > 4:
             as_number(found[4], self.label, line, "score")
@@ -295,12 +296,12 @@ class _Rows:
         self.counts.append(0)
         self.places.append(place)
 
-    def add(self, parts: list[bytes]) -> None:
+    def add(self, parts: list[bytes], raw: bytes) -> None:
         self.ids.append(parts[2].decode())
         self.scores.append(read_float(parts[4]))
         self.counts[-1] += 1
         if len(parts) > 6:
-            if not parts[3].isdigit():
+            if not parts[3].isdigit() or b"\r" in raw.rstrip(b"\r\n"):
                 raise ValueError
             self.more += 1
 
@@ -317,7 +318,7 @@ class _Rows:
             if parts and parts[0] != name:
                 break
             if parts:
-                self.add(parts)
+                self.add(parts, raw)
         if len(self.ids) == before:
             raise ValueError
         return size

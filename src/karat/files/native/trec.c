@@ -258,7 +258,8 @@ int64_t karat_table(at_t text, int64_t size, table_t *asked) {
         if (!columns) continue;
         if (columns < want.columns || (want.exactly && columns != want.columns)) return ODD;
         if (columns > 6) {
-            if (!is_rank(first[3], after[3])) return ODD;
+            /* A carriage return before the last byte: two lines, as old computers wrote them. */
+            if (!is_rank(first[3], after[3]) || memchr(start, '\r', (size_t)(next - start - 1))) return ODD;
             asked->more++;
         }
         if (now.row == want.row_room) return FULL;
