@@ -411,5 +411,5 @@ def test_both_readers_refuse_compressed_data_that_ends_too_early(
 
 def test_what_follows_compressed_data_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "run.gz", gzip.compress(WELL_FORMED["plain"].encode()) + b"more")
-    with refused("unreadable", InputError, match="not all of it is gzip data", file=path):
+    with refused("unreadable", InputError, file=path):
         karat.evaluate(path, LARGE_GOLD, METRICS)
