@@ -18,6 +18,7 @@ from karat.data.hits import Hits, Run, Ungrouped
 from karat.data.ids import Floats, Ids, Ints, Seen, as_list, joined_ids, size_of, take
 from karat.data.packed_ids import LONGEST, WORD, pack_joined
 from karat.errors import InputError
+from karat.files.limits import largest_line, line_too_long
 from karat.files.native import native
 from karat.formats.base import Begun, Source, changed_while_read, source_parts
 from karat.formats.blocks import PartsAhead, cut_blocks, has_two_cores, line_starts, read_ahead
@@ -26,7 +27,7 @@ from karat.formats.trec_rows import (
     TrecRows,
     as_number,
     as_text,
-    not_usable,
+    is_number,
     read_float,
     read_rows,
     wrong_columns,
@@ -90,7 +91,7 @@ class TrecRun(Run):
             return
         if system != self._tag:
             return
-        rows = _Rows()
+        rows = _Rows(self._columns)
         stretches = [[place] if place >= 0 else self._scattered[-1 - place] for place in places.tolist()]
         order = sorted(range(len(queries)), key=stretches.__getitem__)
         with self._source.path.open("rb") as stream:
@@ -118,6 +119,11 @@ class TrecRun(Run):
         parts = self._source.first_line.split(maxsplit=6)
         return parts[5].decode("utf-8", "replace") if len(parts) > 5 else ""
 
+    @property
+    def _columns(self) -> int:
+        """How many columns a line has at least: five if the first has no tag. A shorter line is cut off."""
+        return 6 if self._tag else 5
+
     def _separator(self) -> bytes | None:
         """The one character that separates all columns, or None where white space is mixed."""
         lines = self._source.head.split(b"\n")[:-1]
@@ -133,7 +139,7 @@ class TrecRun(Run):
             text = stream.read()
         self._source.refuse_shorter(size, len(text))
         self._source.note_parsed(len(text))
-        rows = read_rows(text, columns=5, number=4)
+        rows = read_rows(text, columns=self._columns, number=4)
         return None if rows is None else self._together([self._of_rows(rows, self._source.begin or 0)])
 
     def _read_lines(self) -> Hits:
@@ -146,7 +152,7 @@ class TrecRun(Run):
 
     def _by_line(self, lines: Iterable[bytes], begin: int) -> tuple[Hits, int]:
         """Lines from an offset on, and their size in bytes."""
-        rows, query, line, place = _Rows(), None, 0, begin
+        rows, query, line, place = _Rows(self._columns), None, 0, begin
         try:
             for raw in lines:
                 line += 1
@@ -159,10 +165,7 @@ class TrecRun(Run):
                 place += len(raw)
         except (ValueError, IndexError):
             raise self._line_error(raw, line) from None
-        score = np.array(rows.scores)
-        if not np.isfinite(score).all():
-            raise self._infinite()
-        places = np.array(rows.places, np.int64)
+        score, places = np.array(rows.scores), np.array(rows.places, np.int64)
         return self._made(rows.queries, rows.counts, rows.ids, score, places, rows.more), place - begin
 
     def _together(self, found: list[Hits]) -> Hits:
@@ -203,22 +206,18 @@ class TrecRun(Run):
         return replace(made, counted=tuple(audit))
 
     def _line_error(self, raw: bytes, line: int) -> InputError:
+        if len(raw) > largest_line():
+            return line_too_long(self.label)
         as_text(raw, self.label, line)
         found = raw.split()
         if len(found) > 6:
             cut = b"\r" in raw.rstrip(b"\r\n")
-            hint = "lines must end with a line feed" if cut else "ids and the tag must not contain white space"
-            return wrong_columns(self.label, line, _COLUMNS, len(found), hint)
+            more = "lines must end with a line feed" if cut else "an id must not contain white space"
+            return wrong_columns(self.label, line, _COLUMNS, len(found), more)
         if len(found) > 4:
             as_number(found[4], self.label, line, "score")
-        return wrong_columns(self.label, line, _COLUMNS, len(found))
-
-    def _infinite(self) -> InputError:
-        """Find the score that is not finite."""
-        with self._source.open() as stream:
-            found = ((line, raw.split(maxsplit=6)) for line, raw in enumerate(stream, 1) if not raw.isspace())
-            line, parts = next((n, p) for n, p in found if not isfinite(float(p[4])))
-        return not_usable(parts[4], self.label, line, "score", "a finite number")
+        fewer = None if raw.endswith(b"\n") else "the file may be cut off: copy it again, or remove its last line"
+        return wrong_columns(self.label, line, _COLUMNS, len(found), fewer)
 
     def _read_blocks(self) -> Iterator[Hits]:
         done, begun = Seen(), Begun(self._blocks())
@@ -247,7 +246,7 @@ class TrecRun(Run):
             begin += size
 
     def _of_block(self, block: _Block) -> Hits:
-        rows = read_rows(block.text, columns=5, number=4, size=block.size, width=self._width)
+        rows = read_rows(block.text, columns=self._columns, number=4, size=block.size, width=self._width)
         if rows is None:
             return self._framed(block.text[: block.size], block.begin)
         self._width = rows.ids.itemsize
@@ -258,18 +257,27 @@ class TrecRun(Run):
         return made.with_hashes(rows.hashed)
 
     def _framed(self, block: bytes, begin: int) -> Hits:
-        """The same with polars, or line by line. Raises Ungrouped on an error: reading the whole file finds it."""
+        """The same with polars, or line by line."""
         separator = self._separator()
         frame = None if separator is None else _frame(block, separator)
         if frame is None or frame["tag"].null_count() or not np.isfinite(frame["score"].to_numpy()).all():
             try:
                 return self._by_line(BytesIO(block), begin)[0]
-            except InputError:
-                raise Ungrouped from None
+            except InputError as error:
+                error.line = (error.line or 0) + self._lines_before(begin)
+                raise
         queries, offsets = _groups(frame)
         places = line_starts(block)[offsets[:-1]] + begin
         made = self._made(queries, np.diff(offsets), _ids(frame["id"]), frame["score"].to_numpy(), places)
         return replace(made, written=block)
+
+    def _lines_before(self, place: int) -> int:
+        """How many lines end before a place."""
+        lines, left = 0, place - (self._source.begin or 0)
+        with self._source.open() as stream:
+            while left and (block := stream.read(min(left, _BLOCK))):
+                lines, left = lines + block.count(b"\n"), left - len(block)
+        return lines
 
 
 class _Block(msgspec.Struct, frozen=True):
@@ -283,7 +291,9 @@ class _Block(msgspec.Struct, frozen=True):
 class _Rows:
     """Hits of some queries, line by line."""
 
-    def __init__(self) -> None:
+    def __init__(self, least: int) -> None:
+        """`least`: how many columns a line has at least."""
+        self.least = least
         self.queries: list[str] = []
         self.counts: list[int] = []
         self.ids: list[str] = []
@@ -298,10 +308,14 @@ class _Rows:
 
     def add(self, parts: list[bytes], raw: bytes) -> None:
         self.ids.append(parts[2].decode())
-        self.scores.append(read_float(parts[4]))
+        score = read_float(parts[4])
+        if len(parts) < self.least or not isfinite(score):
+            raise ValueError
+        self.scores.append(score)
         self.counts[-1] += 1
         if len(parts) > 6:
-            if not parts[3].isdigit() or b"\r" in raw.rstrip(b"\r\n"):
+            # A blank in an id moves the columns behind it: a word becomes the rank, or a number becomes the tag.
+            if not parts[3].isdigit() or is_number(parts[5]) or b"\r" in raw.rstrip(b"\r\n"):
                 raise ValueError
             self.more += 1
 
@@ -390,16 +404,9 @@ class _WholeTrecRun(TrecRun):
         return None
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
-        yield self._read_together() or self._read_lines()
-
-    def _read_together(self) -> Hits | None:
-        """From what was read already, as far as it was kept; None where there is an error to report."""
         begun, self._begun = self._begun, None
-        try:
-            found = begun if begun is not None and begun.is_whole else Begun(self._blocks())
-            return self._together([replace(hits, written=None) for hits in found])
-        except Ungrouped:
-            return None
+        found = begun if begun is not None and begun.is_whole else Begun(self._blocks())  # as far as it was kept
+        yield self._together([replace(hits, written=None) for hits in found])
 
 
 def _joined(parts: list[Ids]) -> Ids:

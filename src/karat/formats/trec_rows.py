@@ -168,7 +168,7 @@ def not_usable(text: bytes, label: str, line: int, field: str, expected: str) ->
 
 
 def wrong_columns(label: str, line: int, expected: str, got: int, hint: str | None = None) -> InputError:
-    said = f"{got} columns"
+    said = f"{got} column{'s' if got != 1 else ''}"
     return InputError(
         "wrong number of columns", code="bad-row", file=label, line=line, expected=expected, got=said, hint=hint
     )

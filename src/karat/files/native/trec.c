@@ -43,6 +43,12 @@ static int is_rank(at_t p, at_t stop) {
     return p == stop;
 }
 
+/* Whether a column may be a number. */
+static int may_be_number(at_t p, at_t stop) {
+    while (p < stop && (*p == '+' || *p == '-' || *p == '.')) p++;
+    return p < stop && ((*p >= '0' && *p <= '9') || *p == 'n' || *p == 'N' || *p == 'i' || *p == 'I');
+}
+
 /* ---- many lines at once ---- */
 
 enum { SEEN = 4096, LONG = 57, AHEAD = 112 }; /* bytes looked at together, of a line, and that must be left for one */
@@ -259,7 +265,9 @@ int64_t karat_table(at_t text, int64_t size, table_t *asked) {
         if (columns < want.columns || (want.exactly && columns != want.columns)) return ODD;
         if (columns > 6) {
             /* A carriage return before the last byte: two lines, as old computers wrote them. */
-            if (!is_rank(first[3], after[3]) || memchr(start, '\r', (size_t)(next - start - 1))) return ODD;
+            if (memchr(start, '\r', (size_t)(next - start - 1))) return ODD;
+            /* A blank in an id moves the columns behind it. */
+            if (!is_rank(first[3], after[3]) || may_be_number(first[5], after[5])) return ODD;
             asked->more++;
         }
         if (now.row == want.row_room) return FULL;
