@@ -89,6 +89,7 @@ class Karat(Contender):
             import numpy  # noqa: F401
 
             import karat.files.native.build
+
             import_folder("karat.formats")
             import_folder("karat.formats.kinds")
             import_folder("karat.scoring.metrics")
