@@ -5,7 +5,7 @@
 Starting from 5,000 queries × 10 hits with 2 gold items, 4 metrics and 1 segmentation, one of the five grows to twice,
 four, eight and sixteen times as much; more queries bring their own hits and gold. Measured is the CPU time of
 `karat.evaluate` with its intervals and segments, in a fresh process after a small evaluation that loads everything. Of
-the repeats the least counts.
+the repeats the least counts. Fails if the cost grows much faster than the size.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYT
 BASE = {"hits": 10, "queries": 5_000, "gold": 2, "metrics": 4, "segments": 1}
 UNITS = {"hits": "hits per query", "gold": "gold items per query", "segments": "segmentations"}
 TIMES = (1, 2, 4, 8, 16)
+STEEPEST = 1.4  # times in proportion; more is an error
 CHUNKS = 400_000
 COLOURS = {"hits": "#4e79a7", "queries": "#e15759", "gold": "#59a14f", "metrics": "#b07aa1", "segments": "#f28e2b"}
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 780, 440, 70, 50, 210, 60
@@ -66,6 +67,12 @@ def main() -> None:
                 print(f"{what} ×{times}: {found[what][-1]:.2f} s", file=sys.stderr, flush=True)
     Path(given.output).write_text(_drawn(found, base), encoding="utf-8")
     print(f"wrote {given.output}")
+    # The fixed cost hides how the first steps grow, so only the last two count: four times as much.
+    steep = [
+        f"{what}: {line[-1] / line[-3]:.1f}×" for what, line in found.items() if line[-1] > 4 * STEEPEST * line[-3]
+    ]
+    if steep:
+        raise SystemExit(f"four times as much takes more than {4 * STEEPEST:g} times as long: {', '.join(steep)}")
 
 
 def _data(folder: str, size: dict[str, int], name: str) -> tuple[str, str]:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from karat.statistics.distribution import quantiles
+from karat.statistics import distribution
+from karat.statistics.distribution import quantile_difference_interval, quantiles
 from karat.statistics.special import binomial_cdf
 from karat.statistics.sums import Floats
 from karat.statistics.tally import tally
@@ -55,3 +56,19 @@ def test_limits_of_a_quantile_are_the_first_ranks_that_hold(n: int, at: float, l
     high = next((rank for rank in range(n + 1) if chances[rank] >= 1 - tail), n)
     expected = None if low < 1 or high >= n else (low - 1.0, float(high))
     assert tally(np.arange(float(n))).quantile_interval(at, level) == expected
+
+
+@pytest.mark.parametrize("at", [0.5, 0.95])
+def test_limits_of_a_difference_are_the_same_if_only_queries_near_the_quantile_are_drawn(
+    monkeypatch: pytest.MonkeyPatch, at: float
+) -> None:
+    rng = np.random.default_rng(4)
+    before = rng.lognormal(4.0, 0.5, 1500)
+    after = before * rng.lognormal(0.1, 0.2, 1500)
+    near = quantile_difference_interval(before, after, at, (0.025, 0.975), seed=1)
+    monkeypatch.setattr(distribution, "_MANY", 10_000)
+    every = quantile_difference_interval(before, after, at, (0.025, 0.975), seed=1)
+    assert near is not None
+    assert every is not None
+    assert near != every  # other draws
+    assert near == pytest.approx(every, abs=0.15 * (every[1] - every[0]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate, chain
@@ -240,12 +241,12 @@ class GoldPart(msgspec.Struct, frozen=True, dict=True):
         return Passage(None if item.doc_id is None else str(item.doc_id), quote, start, end)
 
     def tags(self) -> dict[str, list[Any]]:
-        columns = {name: self.extras[name] for name in self._scalars}
+        columns = defaultdict(lambda: [None] * len(self.entries), {name: self.extras[name] for name in self._scalars})
         if tiers := values_if_any(self.entries, "tier"):
             columns["tier"] = [None if tier is None else str(tier) for tier in tiers]
         for at, tags in ((at, tags) for at, tags in enumerate(values_if_any(self.entries, "tags")) if tags):
             for name, value in (tags if isinstance(tags, dict) else {"tags": tags}).items():
-                columns.setdefault(name, [None] * len(self.entries))[at] = value
+                columns[name][at] = value
         return {name: values for name, values in columns.items() if values.count(None) != len(values)}
 
     @cached_property

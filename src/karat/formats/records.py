@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
@@ -227,12 +228,15 @@ def extra_columns(records: Records[Any], extra_names: dict[str, str]) -> dict[st
         return {name: column(records, name) for name in extra_names.values()}
     if isinstance(records, RecordList):
         return {name: column(records, attribute) for attribute, name in extra_names.items()}
-    columns = {name: [getattr(r, a, None) for r in records] for a, name in extra_names.items()}
+    columns = defaultdict(
+        lambda: [None] * len(records),
+        {name: [getattr(r, a, None) for r in records] for a, name in extra_names.items()},
+    )
     if any(kind.__dictoffset__ for kind in set(map(type, records))):
         for at, record in enumerate(records):
             for name, value in getattr(record, "__dict__", {}).items():
-                columns.setdefault(name, [None] * len(records))[at] = value
-    return columns
+                columns[name][at] = value
+    return dict(columns)
 
 
 def read_records(source: Source, decoder: RecordDecoder[S]) -> Iterator[tuple[S, SourcePlace]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -420,12 +421,11 @@ class Slice(ListSlice):
         return found if hashed is None else found.with_hashes(hashed)
 
     def _latency(self) -> dict[str, Floats]:
-        columns: dict[str, Floats] = {}
+        columns: dict[str, Floats] = defaultdict(lambda: np.full(len(self.queries), np.nan))
         for start, part in self.latency:
             for stage, ms in part.items():
-                column = columns.setdefault(stage, np.full(len(self.queries), np.nan))
-                column[start : start + len(ms)] = ms
-        return columns
+                columns[stage][start : start + len(ms)] = ms
+        return dict(columns)
 
 
 def _joined(parts: list[Any]) -> Any:

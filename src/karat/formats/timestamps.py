@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
@@ -43,13 +44,12 @@ def latencies(started: Sequence[Any], ended: Sequence[Any], stages: Sequence[Any
     `started` and `ended` are times of the whole query (stage `total`), or objects {stage: time}; `stages` are objects
     {stage: {started_at, ended_at}}.
     """
-    found: dict[str, Floats] = {}
+    found: dict[str, Floats] = defaultdict(lambda: np.full(len(started), np.nan))
     for at, record in enumerate(zip(started, ended, stages, strict=True)):
         for span in _spans(*record):
             if span.started is not None and span.ended is not None:
-                column = found.setdefault(span.stage, np.full(len(started), np.nan))
-                column[at] = _milliseconds(at, span)
-    return found
+                found[span.stage][at] = _milliseconds(at, span)
+    return dict(found)
 
 
 def refuse_impossible(logged: Mapping[str, Floats]) -> None:

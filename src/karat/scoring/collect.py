@@ -147,7 +147,9 @@ class _Collector:
         self.lacking |= part.lacking
         self.rule_use |= part.rule_use
         for name, said in part.facts.items():
-            column = self.facts.setdefault(name, [None] * self.size)
+            if name not in self.facts:
+                self.facts[name] = [None] * self.size
+            column = self.facts[name]
             for row, value in zip(queries.tolist(), said, strict=True):
                 column[row] = value
         for stage, times in part.stages.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from karat.data.corpus import Corpus
 
 _TAG = "doc_version"
+_NO_TIME = np.iinfo(np.int64).min
 
 
 class NoVersions(InputError):
@@ -62,42 +62,67 @@ def newer(hits: Hits, gold: Gold, queries: Ints, rows: Ints) -> Floats:
     `queries`: row of each query of the hits in the gold set; `rows`: the hits to check.
     """
     found = np.full(len(rows), np.nan)
-    for place, _, verdict in _verdicts(hits, gold, queries, rows):
-        if verdict is not None:
-            found[place] = verdict
+    places, verdicts = compare_versions(hits, gold, queries, rows)
+    found[places] = verdicts
     return found
 
 
 def odd_versions(hits: Hits, gold: Gold, queries: Ints) -> list[OddVersion]:
     """Versions of hits that cannot be compared with their query's `as_of`."""
-    rows = np.arange(len(hits.query_of_row))
-    odd = [(row, as_of) for row, as_of, verdict in _verdicts(hits, gold, queries, rows) if verdict is None]
+    places, verdicts = compare_versions(hits, gold, queries, np.arange(len(hits.query_of_row)))
     found = []
-    for row, as_of in odd:
+    for row in places[np.isnan(verdicts)].tolist():
         query = int(hits.query_of_row[row])
         line = None if hits.lines is None else int(hits.lines[query]) or None
         item, value = take_list(hits.ids, np.array([row]))[0], hits.columns["doc_version"][row]
+        as_of = gold.as_of[queries[query]]
+        assert as_of is not None
         found.append(OddVersion(line, hits.queries[query], item, value, as_of))
     return found
 
 
-def _verdicts(hits: Hits, gold: Gold, queries: Ints, rows: Ints) -> Iterator[tuple[int, Version, bool | None]]:
-    """(position in rows, as_of, whether it is newer) of the hits with a version, for queries with `as_of`."""
-    versions = hits.columns.get("doc_version")
-    if versions is None:
-        return
-    as_of = [gold.as_of[query] for query in queries.tolist()]
-    known: dict[tuple[str, str], bool | None] = {}  # few pairs are different
-    query_of = hits.query_of_row[rows].tolist()
-    for place, (query, row) in enumerate(zip(query_of, rows.tolist(), strict=True)):
-        asked, value = as_of[query], versions[row]
-        if asked is None or not is_said(value):
-            continue
-        pair = (asked.text, str(value))
-        if pair not in known:
-            version = Version.read(value)
-            known[pair] = None if version is None else version.newer_than(asked)
-        yield place, asked, known[pair]
+def compare_versions(hits: Hits, gold: Gold, queries: Ints, rows: Ints) -> tuple[Ints, Floats]:
+    """Positions in `rows` of the hits with a version whose query has an `as_of`, and whether each is newer (1), is not
+    (0), or cannot be compared (NaN)."""
+    asked = [gold.as_of[query] for query in queries.tolist()]
+    if "doc_version" not in hits.columns or asked.count(None) == len(asked):
+        return np.zeros(0, np.int64), np.zeros(0)
+    of_hit, versions = _numbered(hits.columns["doc_version"])
+    of_query, as_ofs = _numbered([None if version is None else version.text for version in asked])
+    version, as_of = of_hit[rows], of_query[hits.query_of_row[rows]]
+    places = np.flatnonzero((version > 0) & (as_of > 0))
+    version, as_of = version[places], as_of[places]
+    begins, ends = _moments(versions, 0), _moments(as_ofs, 1)
+    found = np.where(begins[version] > ends[as_of], 1.0, 0.0)
+    others = np.flatnonzero((begins[version] == _NO_TIME) | (ends[as_of] == _NO_TIME))
+    if len(others):
+        pairs, pair_of = np.unique(version[others] * len(as_ofs) + as_of[others], return_inverse=True)
+        verdicts = (_is_newer(versions[pair // len(as_ofs)], as_ofs[pair % len(as_ofs)]) for pair in pairs.tolist())
+        found[others] = np.fromiter(verdicts, np.float64, len(pairs))[pair_of]
+    return places, found
+
+
+def _numbered(values: list[Any]) -> tuple[Ints, list[Version | None]]:
+    """The number of each value, and the versions by number: 0 where there is no value; None where it is no version."""
+    texts = values
+    if not set(map(type, values)) <= {str, type(None)}:
+        texts = [None if value is None else str(value) for value in values]
+    first = dict(zip(reversed(texts), reversed(values), strict=True))  # texts → value
+    said = {text: value for text, value in first.items() if is_said(value)}
+    numbers = dict.fromkeys(first, 0) | {text: number for number, text in enumerate(said, 1)}
+    versions = [None, *map(Version.read, said.values())]
+    return np.fromiter(map(numbers.__getitem__, texts), np.int64, len(texts)), versions
+
+
+def _moments(versions: list[Version | None], end: int) -> Ints:
+    """Where the period of each version begins (0) or ends (1)."""
+    spans = (None if version is None else version.span for version in versions)
+    return np.array([_NO_TIME if span is None else span[end] for span in spans], np.int64)
+
+
+def _is_newer(version: Version | None, as_of: Version | None) -> float:
+    verdict = None if version is None or as_of is None else version.newer_than(as_of)
+    return np.nan if verdict is None else float(verdict)
 
 
 def item_versions(gold: Gold, corpus: Corpus, rule: DocRule) -> list[list[Any]]:
@@ -105,15 +130,16 @@ def item_versions(gold: Gold, corpus: Corpus, rule: DocRule) -> list[list[Any]]:
     those of all chunks of a document."""
     if corpus.versions is None:
         return [[] for _ in gold.ids]
-    of_chunk = dict(zip(corpus.ids, corpus.versions, strict=True))
+    said = ((chunk, version) for chunk, version in zip(corpus.ids, corpus.versions, strict=True) if is_said(version))
+    of_chunk = {chunk: [version] for chunk, version in said}
     of_document: dict[str, list[Any]] = {}
-    for doc, version in zip(corpus.documents(rule), corpus.versions, strict=True):
-        of_document.setdefault(doc, []).append(version)
+    for chunk, doc in zip(corpus.ids, corpus.documents(rule), strict=True):
+        of_document.setdefault(doc, []).extend(of_chunk.get(chunk, ()))
     holders = [[]] * len(gold.ids) if gold.located is None else gold.located.holders
     found = []
     for item, chunks in zip(gold.ids, holders, strict=True):
-        said = [version for chunk in chunks or [item] if is_said(version := of_chunk.get(chunk))]
-        found.append(said or list(filter(is_said, of_document.get(item, ()))))
+        own = [version for chunk in chunks for version in of_chunk.get(chunk, ())] if chunks else of_chunk.get(item)
+        found.append(own or of_document.get(item, []))
     return found
 
 

@@ -170,20 +170,20 @@ def _prune(hits: Hits, rules: Rules, audit: Audit) -> Hits:
 
 def _drop_newer(hits: Hits, gold: Gold, queries: Ints, doc_rule: DocRule, audit: Audit) -> Hits:
     """Remove hits that did not exist yet at their query's as_of. The gold stays whole: its items are still expected."""
-    from karat.data.versions import is_said
-    from karat.scoring.dates import newer
+    from karat.scoring.dates import compare_versions
 
-    late = newer(hits, gold, queries, np.arange(len(hits.query_of_row)))
+    places, verdicts = compare_versions(hits, gold, queries, np.arange(len(hits.query_of_row)))
     dated = np.array([gold.as_of[query] is not None for query in queries.tolist()], np.bool_)
-    said = np.array([is_said(v) for v in hits.columns.get("doc_version") or [None] * len(late)], np.bool_)
-    audit.count("undated_hits", int((~said & dated[hits.query_of_row]).sum()))
-    if not (late == 1).any():
+    audit.count("undated_hits", int(hits.counts[dated].sum()) - len(places))
+    late = np.zeros(len(hits.query_of_row), np.bool_)
+    late[places[verdicts == 1]] = True
+    if not late.any():
         return hits
-    gone = hits.select_rows(np.flatnonzero(late == 1))
+    gone = hits.select_rows(np.flatnonzero(late))
     query = gone.query_of_row
     named = zip(query[:3].tolist(), take_list(gone.ids, np.arange(len(query[:3]))), strict=True)
     audit.count("future_hits", len(query), (f"{gone.queries[at]}: {item}" for at, item in named))
-    kept = hits.select_rows(np.flatnonzero(late != 1))
+    kept = hits.select_rows(np.flatnonzero(~late))
     _, items, _ = _match(gone, gold, queries, doc_rule, Audit())
     _, older, _ = _match(kept, gold, queries, doc_rule, Audit())
     wanted = np.setdiff1d(items[gold.grades[items] > 0], older).tolist()  # a passage may also be in an older chunk

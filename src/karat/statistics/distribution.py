@@ -13,7 +13,7 @@ from karat.statistics.special import binomial_cdf, normal_quantile
 from karat.statistics.sums import Floats, Ints
 
 _RESAMPLES = 2_000  # each ranks the queries again, and two digits are enough for milliseconds
-_MANY = 10_000  # queries from which only those near a quantile are drawn one by one
+_MANY = 1_000  # queries from which only those near a quantile are drawn one by one
 _SPREAD = 7.0  # standard deviations of a quantile's position that count as near
 
 

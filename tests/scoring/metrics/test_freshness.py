@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from refusals import refused
 
 import karat
+from karat.data.hits import Hits
+from karat.data.versions import Version, is_said
 from karat.errors import InputError
+from karat.scoring.dates import newer
 
 Record = dict[str, Any]
 
@@ -56,6 +63,25 @@ def test_a_query_that_the_run_lacks_has_no_freshness() -> None:
     run = [{"query_id": "q", "topk": hits("2025-01-01")}]
     result = karat.evaluate(run, [query("2025-06-01"), query("2025-06-01", name="r")], ["freshness@5"])
     assert result.score("freshness@5") == {"q": 1.0, "r": None}
+
+
+AS_OF = st.sampled_from([None, "", "2025-06-01", "2025-06", "2025", 2025, "v3", 3, "1.4.2", "  "])
+SAID = AS_OF | st.sampled_from([3.0, True, "draft", "2025-06-02"])
+
+
+@given(st.lists(st.tuples(AS_OF, st.lists(SAID, max_size=6)), min_size=1))
+def test_every_version_is_compared_with_the_as_of_of_its_query(lists: list[tuple[Any, list[Any]]]) -> None:
+    gold = karat.read_gold([query(as_of, name=f"q{at}") for at, (as_of, _) in enumerate(lists)])
+    versions = [version for _, listed in lists for version in listed]
+    offsets = np.cumsum([0, *(len(listed) for _, listed in lists)])
+    found = Hits("", gold.queries, offsets, [f"c{i}" for i in range(len(versions))], columns={"doc_version": versions})
+    expected = []
+    for as_of, listed in zip(gold.as_of, (listed for _, listed in lists), strict=True):
+        read = [Version.read(version) if is_said(version) else None for version in listed]
+        verdicts = [None if as_of is None or version is None else version.newer_than(as_of) for version in read]
+        expected += [math.nan if verdict is None else float(verdict) for verdict in verdicts]
+    late = newer(found, gold, np.arange(len(lists)), np.arange(len(versions)))
+    assert np.array_equal(late, np.array(expected), equal_nan=True)
 
 
 def test_what_is_lacking_is_said() -> None:
