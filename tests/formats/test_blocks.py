@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -34,7 +35,7 @@ TREC = [f"q{i // 8} Q0 d{i * 7 % 11} 1 {8 - i % 8 // 2} tag" for i in range(2400
 def cores(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many there are, for files of any size in small blocks."""
     found = [1]
-    monkeypatch.setattr(blocks, "_cores", lambda: found[0])
+    monkeypatch.setattr(blocks, "cores", lambda: found[0])
     monkeypatch.setattr(base, "LARGE", 0)
     monkeypatch.setattr(records, "_BATCH_BYTES", 2000)
     monkeypatch.setattr(trec, "_SMALL", 0)
@@ -93,6 +94,31 @@ def test_an_error_comes_after_the_parts_before_it(cores: list[int]) -> None:
     assert next(reading) == "first"
     with pytest.raises(OSError, match="gone"):
         next(reading)
+
+
+def test_an_interrupt_is_raised_at_once(cores: list[int]) -> None:
+    cores[0] = 2
+    caller = threading.current_thread()
+
+    def make(part: int) -> int:
+        if threading.current_thread() is caller:
+            raise KeyboardInterrupt
+        time.sleep(0.01)
+        return part
+
+    with pytest.raises(KeyboardInterrupt):
+        list(read_ahead(iter(range(1000)), make))
+    assert "karat-read-ahead" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_all_parts_are_made_where_no_thread_may_start(cores: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    cores[0] = 2
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert list(read_ahead(iter(range(30)), lambda part: part)) == list(range(30))
 
 
 @pytest.mark.parametrize("bad", [None, 0, 7, 19])

@@ -197,6 +197,8 @@ WELL_FORMED = {
     "leading space": changed(2600, " q65 Q0 doc_3#1 1 99 tag"),
     "trailing space": changed(2600, "q65 Q0 doc_3#1 1 99 tag "),
     "words after the tag": changed(2600, "q65 Q0 doc_3#1 1 99 tag and more"),
+    "tags of two words": "\n".join(ROWS).replace("tag", "neural v2").replace("neural", "2stage", 50) + "\n",
+    "lines apart": "\n\n".join(ROWS) + "\n",
     "plus sign": changed(2600, "q65 Q0 doc_3#1 1 +99 tag"),
     "numbers of all kinds": changed(
         2600, "q65 Q0 doc_3#1 1 .5e1 tag\nq65 Q0 doc_4#1 1 7. tag\nq65 Q0 doc_5#1 1 -0 tag"
@@ -225,8 +227,13 @@ def test_both_readers_agree(tmp_path: Path, in_blocks: Callable[[], None], text:
     assert by_block.system == by_line.system
 
 
-@pytest.mark.parametrize("name", ["plain", "tabs", "crlf", "no last break", "other letters", "long numbers"])
-def test_blocks_are_really_used(tmp_path: Path, in_blocks: Callable[[], None], name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["plain", "tabs", "crlf", "no last break", "other letters", "long numbers", "tags of two words", "lines apart"],
+)
+def test_blocks_are_really_used(tmp_path: Path, in_blocks: Callable[[], None], reader: str, name: str) -> None:
+    if reader == "plain" and name in ("tags of two words", "lines apart"):
+        pytest.skip("the plain reader reads them line by line")
     path = write(tmp_path / "run", WELL_FORMED[name])
     in_blocks()
     slices = list(karat.read_run(path).slices(frozenset(), Audit()))
@@ -312,7 +319,7 @@ class Reading:
             return karat.read_gold(gold, **options)
 
         patch.setattr("karat.formats.base.LARGE", 0)
-        patch.setattr("karat.formats.blocks._cores", lambda: 2)
+        patch.setattr("karat.formats.blocks.cores", lambda: 2)
         patch.setattr("karat.results.pipeline.read_gold", read_late)
         patch.setattr(trec.TrecRun, "_of_block", of_block)
 
@@ -366,6 +373,7 @@ BAD = {
     "no tag, where others have one": ("q65 Q0 doc_3#1 1 99", "bad-row", "5 columns"),
     "white space in an id": ("q65 Q0 doc 3#1 1 99 tag", "bad-row", "7 columns"),
     "white space before a number in an id": ("q65 Q0 doc 3 1 99 tag", "bad-row", "7 columns"),
+    "a bad score and a tag of two words": ("q65 Q0 doc_3#1 1 nan my tag", "bad-value", "nan"),
     "white space in two columns": ("q65 Q0 doc x#1 1 99 tag and more", "bad-row", "9 columns"),
     "old line ends": ("q65 Q0 doc_3#1 1 99 tag\rq65 Q0 doc_4#1 2 98 tag", "bad-row", "12 columns"),
     "underscore": ("q65 Q0 doc_3#1 1 1_0 tag", "bad-value", "1_0"),
@@ -382,6 +390,27 @@ def test_both_readers_refuse_a_bad_line_by_its_number(
     if reader == "blocks":
         in_blocks()
     with refused(code, InputError, file=path, line=2601, got=got):
+        karat.evaluate(path, LARGE_GOLD, METRICS)
+
+
+@pytest.mark.parametrize("last", ["q1 Q0 b c 2 0.8", "q1 Q0 b 3 2 0.8"])
+def test_white_space_in_an_id_is_refused_in_runs_without_tags(
+    tmp_path: Path, in_blocks: Callable[[], None], last: str
+) -> None:
+    path = write(tmp_path / "run", f"q1 Q0 a 1 0.9\n{last}\n")
+    for switch in (lambda: None, in_blocks):
+        switch()
+        with refused("bad-row", InputError, file=path, line=2, got="6 columns"):
+            karat.evaluate(path, LARGE_GOLD, METRICS)
+
+
+def test_a_line_that_is_too_long_is_named_in_a_block(
+    tmp_path: Path, in_blocks: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "run", changed(2600, "q65 Q0 " + "x" * 500))
+    monkeypatch.setenv("KARAT_MAX_LINE", "300")
+    in_blocks()
+    with refused("line-too-long", InputError, file=path, line=2601):
         karat.evaluate(path, LARGE_GOLD, METRICS)
 
 

@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from karat.cli.options import input_files, with_gold
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from karat.scoring.metrics.base import Metric
 
 T = TypeVar("T")
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
-_LARGEST_KEPT = 32 << 20  # bytes; the most that glibc would learn by itself
 
 
 def score_files(
@@ -105,7 +102,9 @@ def load_numpy() -> None:
     chosen = {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys()
     if "numpy" in sys.modules:
         return
-    _keep_memory()
+    from karat.files.machine import keep_freed_memory
+
+    keep_freed_memory()
     if chosen:
         return
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -113,17 +112,6 @@ def load_numpy() -> None:
         import numpy  # noqa: F401 - OpenBLAS reads the variable now, once
     finally:
         del os.environ["OPENBLAS_NUM_THREADS"]
-
-
-def _keep_memory() -> None:
-    """Let glibc use freed memory again. It would give blocks of 128 KB and more back to the system each time, until it
-    has learned better, and every page of a new block has to be cleared first: 3 % of the time of a short command."""
-    import ctypes
-
-    with suppress(OSError, AttributeError, TypeError):  # other systems
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)
-        mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_KEPT)
 
 
 def _labelling(options: Mapping[str, Any], doc_of: str) -> Labelling | None:

@@ -23,6 +23,10 @@ class ScoreOrder(msgspec.Struct, frozen=True):
     tied: Bools  # by row: whether its score equals that of the row before it, in the same list
     anywhere: int  # the facts that hold in some list
 
+    @classmethod
+    def of(cls, facts: NDArray[np.uint8], tied: Bools) -> ScoreOrder:
+        return cls(facts, tied, int(np.bitwise_or.reduce(facts)))
+
     @property
     def usual(self) -> bool:
         """Every hit has a score, and no score is above the one before it."""
@@ -81,7 +85,7 @@ def score_order(score: Floats, offsets: Ints, width: int) -> ScoreOrder:
     library.karat_order(
         score.ctypes.data, offsets.ctypes.data, len(facts), width == 32, facts.ctypes.data, tied.ctypes.data
     )
-    return ScoreOrder(facts, tied, int(np.bitwise_or.reduce(facts)))
+    return ScoreOrder.of(facts, tied)
 
 
 def ties_at(tied: Bools, places: Ints) -> tuple[Ints, Ints]:
@@ -136,4 +140,4 @@ def _plain(score: Floats, offsets: Ints, width: int) -> ScoreOrder:
     ):
         facts[rows] |= fact
     tied = np.concatenate([np.zeros(min(1, len(score)), np.bool_), tied])
-    return ScoreOrder(facts, tied, int(np.bitwise_or.reduce(facts)))
+    return ScoreOrder.of(facts, tied)

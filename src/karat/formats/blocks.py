@@ -6,19 +6,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
-from threading import Condition, Lock, Thread
+from threading import Condition, Lock, Thread, current_thread
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from karat.data.ids import Ints
 from karat.files.limits import largest_line, line_too_long
+from karat.files.machine import cores, share_memory
 from karat.formats.base import Source
 
 B = TypeVar("B")
 T = TypeVar("T")
-_ARENAS = -8  # M_ARENA_MAX of malloc.h
 _PARTS = 4  # in memory at a time
 
 
@@ -73,7 +72,8 @@ def read_ahead(blocks: Iterator[B], make: Callable[[B], T]) -> Iterator[T]:
 
 
 class PartsAhead(Generic[B, T]):
-    """Parts that two threads make, by their numbers."""
+    """Parts that two threads make. `begin` starts in the background, `in_order` gives all parts once, `stop` ends the
+    thread."""
 
     def __init__(self, blocks: Iterator[B], make: Callable[[B], T]) -> None:
         self._blocks, self._make = blocks, make
@@ -88,9 +88,11 @@ class PartsAhead(Generic[B, T]):
     def begin(self) -> None:
         """Make the first parts in the background."""
         if self._thread is None:
-            _share_memory()
-            self._thread = Thread(target=self._make_all, name="karat-read-ahead", daemon=True)
-            self._thread.start()
+            share_memory()
+            thread = Thread(target=self._make_all, name="karat-read-ahead", daemon=True)
+            with suppress(RuntimeError):  # the system allows no more threads; then the caller makes all parts
+                thread.start()
+                self._thread = thread
 
     def stop(self) -> None:
         with self._changed:
@@ -100,8 +102,8 @@ class PartsAhead(Generic[B, T]):
             self._thread.join()
 
     def in_order(self) -> Iterator[T]:
-        self.begin()
         try:
+            self.begin()
             while self._has_next():
                 with self._changed:
                     made, error = self._made.pop(self._next)
@@ -151,7 +153,7 @@ class PartsAhead(Generic[B, T]):
             try:
                 block = next(self._blocks, None)
             except BaseException as raised:
-                block, error = None, raised
+                block, error = None, self._kept(raised)
             with self._changed:
                 self._ended = block is None
                 self._begun += block is not None or error is not None
@@ -160,7 +162,7 @@ class PartsAhead(Generic[B, T]):
             try:
                 made.append(self._make(block))
             except BaseException as raised:
-                error = raised
+                error = self._kept(raised)
         elif error is None:
             return True
         with self._changed:
@@ -168,19 +170,12 @@ class PartsAhead(Generic[B, T]):
             self._changed.notify_all()
         return True
 
-
-@cache
-def _share_memory() -> None:
-    """Let threads use the same memory: glibc would keep what the thread freed for that thread alone."""
-    import ctypes
-
-    with suppress(OSError, AttributeError, TypeError):  # other systems
-        ctypes.CDLL(None).mallopt(_ARENAS, 1)
+    def _kept(self, raised: BaseException) -> BaseException:
+        """The error to raise when the part is asked for. What interrupts the caller (Ctrl-C) is raised at once."""
+        if not isinstance(raised, Exception) and current_thread() is not self._thread:
+            raise raised
+        return raised
 
 
 def has_two_cores() -> bool:
-    return _cores() > 1
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores() > 1

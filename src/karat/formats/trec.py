@@ -27,7 +27,9 @@ from karat.formats.trec_rows import (
     TrecRows,
     as_number,
     as_text,
-    is_number,
+    has_moved,
+    is_cut,
+    last_query,
     read_float,
     read_rows,
     wrong_columns,
@@ -42,6 +44,7 @@ _BLOCK = 4 << 20
 _PIECE = 1 << 17
 _SPACE, _BREAK = b" \n"
 _COLUMNS = "6: query Q0 document rank score tag"
+_MOVED = "remove the white space in the id, or in the tag"
 
 
 class TrecRun(Run):
@@ -54,7 +57,7 @@ class TrecRun(Run):
         self._source = source
         self._system = system
         self._scattered: list[list[int]] = []  # offsets of each stretch, for queries with scattered lines
-        self._ahead: PartsAhead[_Block, Hits] | None = None  # what is read already
+        self._ahead: PartsAhead[_Block, Hits] | None = None  # parts that are read in advance
         self._begun: Begun[Hits] | None = None  # what was read before it turned out that queries are scattered
         self._width = WORD  # bytes of an id, as far as is known
 
@@ -74,8 +77,8 @@ class TrecRun(Run):
             yield
             return
         ahead = self._ahead = PartsAhead(self._placed_blocks(), self._of_block)
-        ahead.begin()
         try:
+            ahead.begin()
             yield
         finally:
             ahead.stop()
@@ -103,7 +106,7 @@ class TrecRun(Run):
                     raise changed_while_read(self.label) from None
         if order:
             score = np.array(rows.scores)
-            yield self._made(rows.queries, rows.counts, rows.ids, score, places[order], rows.more)
+            yield self._made(rows.queries, rows.counts, rows.ids, score, places[order], rows.more_columns)
 
     def parts(self, least: int) -> list[Run] | None:
         parts = source_parts(self._source, least, lambda line: line.split(maxsplit=1)[0] if line.strip() else b"")
@@ -166,7 +169,7 @@ class TrecRun(Run):
         except (ValueError, IndexError):
             raise self._line_error(raw, line) from None
         score, places = np.array(rows.scores), np.array(rows.places, np.int64)
-        return self._made(rows.queries, rows.counts, rows.ids, score, places, rows.more), place - begin
+        return self._made(rows.queries, rows.counts, rows.ids, score, places, rows.more_columns), place - begin
 
     def _together(self, found: list[Hits]) -> Hits:
         """Slices with consecutive lines of a query → one slice with all of them."""
@@ -193,31 +196,36 @@ class TrecRun(Run):
         return np.array([begins[0] if len(begins) == 1 else next(numbers) for begins in stretches], np.int64)
 
     def _made(
-        self, queries: list[str], counts: Any, ids: Ids, score: Floats, places: Ints | None = None, more: int = 0
+        self,
+        queries: list[str],
+        counts: Any,
+        ids: Ids,
+        score: Floats,
+        places: Ints | None = None,
+        more_columns: int = 0,
     ) -> Hits:
-        """`more`: how many lines have more than six columns."""
+        """`more_columns`: how many lines have more than six."""
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
         places = places if self.can_look else None
         made = Hits(system=self._tag, queries=queries, offsets=offsets, ids=ids, score=score, places=places)
-        if not more:
+        if not more_columns:
             return made
         audit = Audit()
-        audit.count("more_columns", more)
+        audit.count("more_columns", more_columns)
         return replace(made, counted=tuple(audit))
 
     def _line_error(self, raw: bytes, line: int) -> InputError:
         if len(raw) > largest_line():
-            return line_too_long(self.label)
+            return line_too_long(self.label, line)
         as_text(raw, self.label, line)
-        found = raw.split()
-        if len(found) > 6:
-            cut = b"\r" in raw.rstrip(b"\r\n")
-            more = "lines must end with a line feed" if cut else "an id must not contain white space"
-            return wrong_columns(self.label, line, _COLUMNS, len(found), more)
-        if len(found) > 4:
+        found, hint = raw.split(), None
+        if len(found) > self._columns and has_moved(found, raw):
+            hint = "lines must end with a line feed" if is_cut(raw) else _MOVED
+        elif len(found) > 4:
             as_number(found[4], self.label, line, "score")
-        fewer = None if raw.endswith(b"\n") else "the file may be cut off: copy it again, or remove its last line"
-        return wrong_columns(self.label, line, _COLUMNS, len(found), fewer)
+        if len(found) < self._columns and not raw.endswith(b"\n"):
+            hint = "the file may be cut off: copy it again, or remove its last line"
+        return wrong_columns(self.label, line, _COLUMNS, len(found), hint)
 
     def _read_blocks(self) -> Iterator[Hits]:
         done, begun = Seen(), Begun(self._blocks())
@@ -239,7 +247,7 @@ class TrecRun(Run):
     def _placed_blocks(self) -> Iterator[_Block]:
         """Blocks with their size and the place where they begin."""
         begin = self._source.begin or 0
-        for block, size in cut_blocks(self._source, _BLOCK, _last_query):
+        for block, size in cut_blocks(self._source, _BLOCK, last_query):
             blocks = [_Block(block, size, begin)]
             del block  # only the caller holds it
             yield blocks.pop()
@@ -253,7 +261,7 @@ class TrecRun(Run):
         return self._of_rows(rows, block.begin)
 
     def _of_rows(self, rows: TrecRows, begin: int) -> Hits:
-        made = self._made(rows.queries, rows.counts, rows.ids, rows.numbers, rows.starts + begin, rows.more)
+        made = self._made(rows.queries, rows.counts, rows.ids, rows.numbers, rows.starts + begin, rows.more_columns)
         return made.with_hashes(rows.hashed)
 
     def _framed(self, block: bytes, begin: int) -> Hits:
@@ -264,7 +272,7 @@ class TrecRun(Run):
             try:
                 return self._by_line(BytesIO(block), begin)[0]
             except InputError as error:
-                error.line = (error.line or 0) + self._lines_before(begin)
+                error.line = self._lines_before(begin) + (error.line or 0)
                 raise
         queries, offsets = _groups(frame)
         places = line_starts(block)[offsets[:-1]] + begin
@@ -299,7 +307,7 @@ class _Rows:
         self.ids: list[str] = []
         self.scores: list[float] = []
         self.places: list[int] = []
-        self.more = 0  # lines with more than six columns
+        self.more_columns = 0  # lines with more than six
 
     def begin(self, query: str, place: int) -> None:
         self.queries.append(query)
@@ -313,11 +321,9 @@ class _Rows:
             raise ValueError
         self.scores.append(score)
         self.counts[-1] += 1
-        if len(parts) > 6:
-            # A blank in an id moves the columns behind it: a word becomes the rank, or a number becomes the tag.
-            if not parts[3].isdigit() or is_number(parts[5]) or b"\r" in raw.rstrip(b"\r\n"):
-                raise ValueError
-            self.more += 1
+        if len(parts) > self.least and has_moved(parts, raw):
+            raise ValueError
+        self.more_columns += len(parts) > 6
 
     def add_stretch(self, query: str, place: int, stream: IO[bytes]) -> int:
         """Add the consecutive lines of a query from a place on, and return the number of bytes read."""
@@ -336,26 +342,6 @@ class _Rows:
         if len(self.ids) == before:
             raise ValueError
         return size
-
-
-def _last_query(block: bytes) -> int:
-    """A place near the end of a block before which another query ends; 0 where there is only one."""
-    mine = block.rfind(b"\n", 0, max(block.rfind(b"\n"), 0)) + 1
-    query = block[mine : mine + block[mine:].find(b"\n")].split(maxsplit=1)[:1]
-
-    def is_other(begin: int) -> bool:
-        return block[begin : block.find(b"\n", begin)].split(maxsplit=1)[:1] not in ([], query)
-
-    step = 4096
-    while not is_other(other := block.rfind(b"\n", 0, max(mine - step, 0)) + 1):
-        if not other:
-            return 0
-        mine, step = other, 2 * step
-    while True:  # lines begin at both places, of another query and of this one
-        begin = block.rfind(b"\n", other, (other + mine) // 2) + 1 or block.find(b"\n", other) + 1
-        if begin == mine:
-            return mine
-        other, mine = (begin, mine) if is_other(begin) else (other, begin)
 
 
 def _is_regular(block: bytes, separator: bytes) -> bool:
@@ -405,7 +391,7 @@ class _WholeTrecRun(TrecRun):
 
     def slices(self, columns: frozenset[str], audit: Audit, lists: frozenset[str] = frozenset()) -> Iterator[Hits]:
         begun, self._begun = self._begun, None
-        found = begun if begun is not None and begun.is_whole else Begun(self._blocks())  # as far as it was kept
+        found = begun if begun is not None and begun.is_whole else Begun(self._blocks())
         yield self._together([replace(hits, written=None) for hits in found])
 
 

@@ -1,5 +1,5 @@
 """Lines of TREC files: by the native reader, with any white space between columns and lines of a query in stretches;
-or value by value, with errors that name the line."""
+or value by value, with errors that name the line. And where a block of them may be cut."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TrecRows(msgspec.Struct, frozen=True):
     ids: Packed  # by row
     hashed: Hashes  # of the ids
     numbers: Floats
-    more: int  # rows with more than six columns
+    more_columns: int  # rows with more than six
 
 
 class _Asked(ctypes.Structure):
@@ -42,7 +42,7 @@ class _Asked(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("columns", "exactly", "number", "row_room", "odd_room", "width")),
         *((name, ctypes.c_void_p) for name in ("numbers", "ids", "hashes", "starts", "names", "name_sizes")),
         *((name, ctypes.c_void_p) for name in ("lines", "counts", "odd")),
-        *((name, ctypes.c_int64) for name in ("odd_count", "stretches", "longest", "more")),
+        *((name, ctypes.c_int64) for name in ("odd_count", "stretches", "longest", "more_columns")),
     ]
 
 
@@ -59,7 +59,7 @@ class _Room(threading.local):
             new = (np.empty(rows, np.int64) for _ in range(5))
             self.starts, self.names, self.name_sizes, self.lines, self.counts = new
             self.odd = np.empty((rows, 3), np.int64)
-            self.pointers = {name: made.ctypes.data for name, made in self.__dict__.items() if name in _FILLED}
+            self.pointers = {name: getattr(self, name).ctypes.data for name in _FILLED}
 
 
 _FILLED = ("starts", "names", "name_sizes", "lines", "counts", "odd")
@@ -107,7 +107,8 @@ def read_rows(
             break
     if rows <= 0:
         return None
-    _room.least = size / (rows + rows // 8 + 1)
+    if size >= _LOOKED_AT:  # a small block says little about others
+        _room.least = size / (rows + rows // 8 + 1)
     if not _read_odd(numbers[:rows], block, _room.odd[: asked.odd_count]):
         return None
     first, sizes = _room.names[: asked.stretches], _room.name_sizes[: asked.stretches]
@@ -119,7 +120,7 @@ def read_rows(
         ids[:rows],
         hashed[:rows],
         numbers[:rows],
-        asked.more,
+        asked.more_columns,
     )
 
 
@@ -178,3 +179,38 @@ def is_number(text: bytes) -> bool:
     if text.replace(b".", b"", 1).isdigit():  # as most are; then no pattern is compiled
         return True
     return re.fullmatch(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(nan|inf(inity)?)", text, re.I) is not None
+
+
+def has_moved(parts: list[bytes], raw: bytes) -> bool:
+    """Whether white space in an id moved the columns behind it, in a line with too many: a word becomes the rank, or a
+    number becomes the tag. Or the line is several."""
+    return not parts[3].isdigit() or is_number(parts[5]) or is_cut(raw)
+
+
+def is_cut(raw: bytes) -> bool:
+    """Whether a carriage return ends a line before the end of this one, as old computers wrote them."""
+    return b"\r" in raw.rstrip(b"\r\n")
+
+
+def last_query(block: bytes) -> int:
+    """A place near the end of a block before which another query ends; 0 where there is only one."""
+    end, mine = block.rfind(b"\n"), len(block)
+    query: list[bytes] = []
+    while not query and mine > 0:  # the last line that is not blank
+        mine = block.rfind(b"\n", 0, max(end, 0)) + 1
+        query, end = block[mine:end].split(maxsplit=1)[:1], mine - 1
+
+    def is_other(begin: int) -> bool:
+        """Whether the first line from a place on that is not blank is of another query."""
+        return block[begin:mine].split(maxsplit=1)[:1] not in ([], query)
+
+    step = 4096
+    while not is_other(other := block.rfind(b"\n", 0, max(mine - step, 0)) + 1):
+        if not other:
+            return 0
+        mine, step = other, 2 * step
+    while True:  # lines begin at both places, of another query and of this one
+        begin = block.rfind(b"\n", other, (other + mine) // 2) + 1 or block.find(b"\n", other) + 1
+        if begin == mine:
+            return mine
+        other, mine = (begin, mine) if is_other(begin) else (other, begin)

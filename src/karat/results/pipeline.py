@@ -21,6 +21,7 @@ from karat.data.gold import Gold
 from karat.data.hits import STEPS, Run, SaidLate, Ungrouped
 from karat.data.ids import DocRule
 from karat.errors import ConfigError, InputError, KaratError, NoOverlap, shorten
+from karat.files.machine import keep_freed_memory
 from karat.formats.read import named_run, read_gold, read_run
 from karat.options.option import part_of
 from karat.results.analyses.base import Consumer, Lacking, Setup, needs_of_analyses
@@ -35,7 +36,6 @@ from karat.scoring.metrics.against_run import AgainstRun
 from karat.scoring.metrics.base import Metric
 from karat.scoring.metrics.context import has_tokens
 from karat.scoring.metrics.grammar import parse_metric, parse_metrics
-from karat.scoring.one_pass import keep_freed_memory
 from karat.scoring.options import Options
 from karat.scoring.peers import metrics_like
 from karat.scoring.sources import may_say_source
@@ -86,7 +86,7 @@ def score_systems(
     was_read = isinstance(gold, Gold) or isinstance(run, Run)
     engine = find_engine(asked.engine, run, asked.spark_master)
     logged = _read_run(engine, run, gold, asked)
-    with logged.reading_ahead():
+    with engine.reading_ahead(logged):
         return _score(engine, logged, _read_gold(gold, logged, asked), metrics, asked, consumers, was_read)
 
 

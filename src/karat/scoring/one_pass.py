@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from karat.data.gold import Gold
 from karat.data.hits import Hits, Run
 from karat.data.ids import DocRule, Floats, Hashes, Ints, take
 from karat.errors import InputError
+from karat.files.machine import keep_freed_memory
 from karat.scoring.doubts import SeenScores, seen_order
 from karat.scoring.judge import judge
 from karat.scoring.judged import Judged, Rules
@@ -34,8 +34,6 @@ from karat.scoring.views import OWN, SEARCHES, Level, View
 if TYPE_CHECKING:
     from karat.scoring.dates import OddVersion
     from karat.statistics.rank_overlap import Rankings
-
-_KEPT = 24 << 20  # bytes; glibc then keeps twice as much, and ignores blocks over 32 MB
 
 
 class Golds(Bulk, frozen=True):
@@ -280,10 +278,3 @@ def read_parts(run: Run, request: PassRequest, golds: Golds) -> Iterator[Part]:
             error.file = error.file or run.label  # hits have a line but no file
             raise
         yield part
-
-
-@cache
-def keep_freed_memory() -> None:
-    """glibc returns freed megabytes to the system, and requests them again, page by page, for the next slice: a
-    fifth of the time of reading a large run. What it keeps grows with the largest freed block."""
-    np.empty(_KEPT, np.uint8)

@@ -117,7 +117,7 @@ def _inspect_scores(hits: Hits, score: Floats, scored: Bools, audit: Audit, rule
     if scores.usual and not scores.any_ties:
         return
     tied, rounded = np.flatnonzero(scores.has_ties), np.flatnonzero(scores.rounded)
-    if not scores.usual and scores.unsorted.any():
+    if scores.unsorted.any():
         query, key = hits.query_of_row, -compared(score, rules.score_width)
         order = np.lexsort((key, query))
         ordered, exact = key[order], score[order]

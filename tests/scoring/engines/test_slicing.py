@@ -182,7 +182,7 @@ def test_processes_are_used_where_they_pay(tmp_path: Path, monkeypatch: pytest.M
     started: list[str] = []
     monkeypatch.setattr(Processes, "_judged", lambda self, run, parts, request, golds: started.append(run.label) or [])
     for cores, paid in ((1, []), (2, ["log"]), (4, ["log", "table"])):
-        monkeypatch.setattr("karat.scoring.engines.processes._cores", lambda cores=cores: cores)
+        monkeypatch.setattr("karat.scoring.engines.processes.cores", lambda cores=cores: cores)
         for name in ("log", "table"):
             engine = Processes(part=20_000, parts=2)
             list(engine.parts(karat.read_run(tmp_path / name), REQUEST, Golds(GOLD)))

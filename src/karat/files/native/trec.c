@@ -13,7 +13,7 @@ typedef struct {
     /* By stretch of rows with the same query: where its first line and its name begin, the line's number from 0. */
     int64_t *starts, *names, *name_sizes, *lines, *counts;
     int64_t *odd; /* row, first, size */
-    int64_t odd_count, stretches, longest, more; /* `more`: rows with more than six columns */
+    int64_t odd_count, stretches, longest, more_columns; /* the last: rows with more than six */
 } table_t;
 
 static int is_white(uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -43,10 +43,20 @@ static int is_rank(at_t p, at_t stop) {
     return p == stop;
 }
 
-/* Whether a column may be a number. */
+/* Whether a column is this word, in lower or upper case. */
+static int is_word(at_t p, at_t stop, const char *word) {
+    for (; p < stop && *word && (*p | 32) == (uint8_t)*word; word++) p++;
+    return p == stop && !*word;
+}
+
+/* Whether a column may be a number: it has nothing that a number does not have. */
 static int may_be_number(at_t p, at_t stop) {
-    while (p < stop && (*p == '+' || *p == '-' || *p == '.')) p++;
-    return p < stop && ((*p >= '0' && *p <= '9') || *p == 'n' || *p == 'N' || *p == 'i' || *p == 'I');
+    if (p < stop && (*p == '+' || *p == '-')) p++;
+    if (is_word(p, stop, "nan") || is_word(p, stop, "inf") || is_word(p, stop, "infinity")) return 1;
+    if (p == stop || *p == 'e' || *p == 'E') return 0;
+    for (; p < stop; p++)
+        if (!((*p >= '0' && *p <= '9') || *p == '.' || *p == 'e' || *p == 'E' || *p == '+' || *p == '-')) return 0;
+    return 1;
 }
 
 /* ---- many lines at once ---- */
@@ -243,7 +253,7 @@ FAST static void read_plain_fast(seen_t *seen, at_t text, at_t end, const table_
 int64_t karat_table(at_t text, int64_t size, table_t *asked) {
     if (size < 0 || size >= INT32_MAX) return ODD;
     const table_t want = *asked;
-    const int plain = SEES && want.columns <= 6 && (!want.exactly || want.columns == 6) && want.number == 4 &&
+    const int plain = SEES && want.columns == 6 && want.number == 4 &&
                       want.width <= AHEAD - LONG;
     const int fast = is_fast();
     seen_t seen;
@@ -253,7 +263,7 @@ int64_t karat_table(at_t text, int64_t size, table_t *asked) {
     place_t now = {.p = text, .name = NULL, .row = 0, .line = 0, .name_size = -1, .stretch = -1, .begun = 0};
     at_t end = text + size;
     int64_t odd_count = 0;
-    asked->longest = asked->more = 0;
+    asked->longest = asked->more_columns = 0;
     for (; now.p < end; now.line++) {
         if (plain && fast) read_plain_fast(&seen, text, end, &want, &now);
         else if (plain) read_plain(&seen, text, end, &want, &now, 0);
@@ -263,12 +273,12 @@ int64_t karat_table(at_t text, int64_t size, table_t *asked) {
         now.p = next < end ? next + 1 : end;
         if (!columns) continue;
         if (columns < want.columns || (want.exactly && columns != want.columns)) return ODD;
-        if (columns > 6) {
+        if (columns > want.columns) {
             /* A carriage return before the last byte: two lines, as old computers wrote them. */
             if (memchr(start, '\r', (size_t)(next - start - 1))) return ODD;
             /* A blank in an id moves the columns behind it. */
             if (!is_rank(first[3], after[3]) || may_be_number(first[5], after[5])) return ODD;
-            asked->more++;
+            asked->more_columns += columns > 6;
         }
         if (now.row == want.row_room) return FULL;
         int64_t length = after[0] - first[0];

@@ -12,6 +12,7 @@ from typing import Any
 from karat.data.hits import Run, Ungrouped
 from karat.data.ids import Seen
 from karat.errors import KaratError
+from karat.files.machine import cores
 from karat.scoring.engines.base import Engine
 from karat.scoring.one_pass import Golds, Part, PassRequest, read_parts
 
@@ -29,7 +30,7 @@ class Processes(Engine):
     name = "processes"
 
     def __init__(self, workers: int | None = None, part: int = _PART, parts: int = _PARTS) -> None:
-        self.workers: int = workers or _cores()
+        self.workers: int = workers or cores()
         self.part = part
         self.parts_from = parts
         self._decided = workers is not None  # by the user
@@ -53,7 +54,7 @@ class Processes(Engine):
 
         queries: dict[str, Seen] = {}  # of each system
         workers = min(self.workers, len(parts))
-        threads = max(1, _cores() // workers)
+        threads = max(1, cores() // workers)
         # Threads of polars do not survive a fork.
         with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (request, golds, threads)) as pool:
             for slices, notes in _in_order(pool, parts, 2 * workers):
@@ -93,7 +94,3 @@ def _begin(request: PassRequest, golds: Golds, threads: int) -> None:
 def _judge(part: Run) -> tuple[list[Part], Any]:
     assert _started is not None
     return list(read_parts(part, *_started)), part.notes()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
