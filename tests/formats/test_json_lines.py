@@ -14,20 +14,21 @@ from readers import plainly
 
 from karat import KaratError, read_gold, read_run
 from karat.data.audit import Audit
-from karat.data.hits import OTHER_LISTS, Hits, Run, Ungrouped
+from karat.data.hits import METADATA, OPTIONAL_COLUMNS, OTHER_LISTS, Hits, Run, Ungrouped
 from karat.data.ids import as_list
 from karat.files.native import native
 from karat.formats import records
 from karat.formats.gold_parts import ITEMS
 from karat.formats.gold_records import GoldEntry
 from karat.formats.records import RecordDecoder
-from karat.formats.run_log import _TOPK
-from karat.formats.run_records import SlimRecord, slim_record
+from karat.formats.run_log import _TOPK, _with_values
+from karat.formats.run_records import SlimRecord, hits_record, slim_record
 
 pytestmark = pytest.mark.skipif(native() is None, reason="no native reader: it is made by `make native`")
 
 LATENCY = frozenset({"latency"})
 OTHERS = frozenset(OTHER_LISTS)
+VALUES = OPTIONAL_COLUMNS - {METADATA}
 
 
 def run_lines(size: int = 30) -> list[bytes]:
@@ -61,6 +62,25 @@ def list_lines(size: int = 30) -> list[bytes]:
     return [json.dumps(entry, ensure_ascii=False).encode() + b"\n" for entry in entries]
 
 
+def column_lines(size: int = 30) -> list[bytes]:
+    """A log with columns of hits that are read on request: a version of any kind, and values that are missing."""
+    versions = ["2025-01-01", 7, 1.5, None, "v\\2"]
+    entries = [
+        {
+            "query_id": f"q{i}",
+            "topk": [
+                {"chunk_id": f"d{r}", "text": f'a "b"\n{r}é', "doc_version": versions[(i + r) % 5], "rank": r + 1}
+                | ({"source": "web"} if i % 3 else {})
+                | ({"tokens": r * 10} if r % 2 else {})
+                for r in range(1 + i % 4)
+            ],
+            "raw": [{"chunk_id": f"r{i}", "text": ""}, "bare"] if i % 2 else None,
+        }
+        for i in range(size)
+    ]
+    return [json.dumps(entry, ensure_ascii=i % 2 == 0).encode() + b"\n" for i, entry in enumerate(entries)]
+
+
 def gold_lines(size: int = 30) -> list[bytes]:
     entries = [
         {
@@ -87,9 +107,12 @@ def outcome(lines: list[bytes], kind: str, path: Path) -> Any:
             return [gold.queries, gold.ids, gold.fields, gold.tags, *(c.tolist() for c in columns)]
         run = read_run(path, format="run-log")
         found: list[Any] = []
-        for hits in slices(run, OTHERS if kind == "lists" else frozenset()):
+        for hits in slices(
+            run, OTHERS if kind in ("lists", "columns") else frozenset(), VALUES if kind == "columns" else LATENCY
+        ):
             for one in (hits, *(hits.others[name] for name in sorted(hits.others))):
                 numbers = [one.offsets, one.score, one.rank, one.lines, one.places, *one.latency.values()]
+                found += [sorted((name, repr(values)) for name, values in one.columns.items())]
                 found += [one.system, one.queries, as_list(one.ids), one.fields, sorted(one.latency)]
                 found += [None if column is None else repr(column.tolist()) for column in numbers]
             found.append(sorted(hits.others))
@@ -98,11 +121,11 @@ def outcome(lines: list[bytes], kind: str, path: Path) -> Any:
         return str(error)
 
 
-def slices(run: Run, lists: frozenset[str]) -> list[Hits]:
+def slices(run: Run, lists: frozenset[str], columns: frozenset[str]) -> list[Hits]:
     try:
-        return list(run.slices(LATENCY, Audit(), lists))
+        return list(run.slices(columns, Audit(), lists))
     except Ungrouped:  # lines of one query must be compared
-        return list(run.grouped().slices(LATENCY, Audit(), lists))
+        return list(run.grouped().slices(columns, Audit(), lists))
 
 
 def both_ways(lines: list[bytes], kind: str, path: Path) -> tuple[Any, Any]:
@@ -118,6 +141,7 @@ def both_ways(lines: list[bytes], kind: str, path: Path) -> tuple[Any, Any]:
 DECODERS = {
     "run": (SlimRecord, _TOPK, run_lines),
     "lists": (slim_record(OTHERS), _TOPK, list_lines),
+    "columns": (hits_record(OTHERS), _with_values(VALUES), column_lines),
     "gold": (GoldEntry, ITEMS, gold_lines),
 }
 
@@ -129,7 +153,7 @@ def test_a_file_of_one_shape_does_not_fall_back(kind: str, end: bytes) -> None:
     table = RecordDecoder(struct, lists=lists).read_lines(b"".join(lines()).removesuffix(b"\n") + end)  # type: ignore[type-var]
     assert table is not None
     assert len(table) == 30
-    assert len(table.columns) == (3 if kind == "lists" else 1)
+    assert len(table.columns) == (3 if kind in ("lists", "columns") else 1)
     assert table.column("query_id") == [f"q{i}" for i in range(30)]
 
 

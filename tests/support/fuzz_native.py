@@ -80,7 +80,10 @@ def _samples() -> list[bytes]:
         {
             "query_id": f"q{i}",
             "query": 'a "b" \u00e9\n',
-            "topk": [{"rank": r, "chunk_id": f"d{r}#é", "score": r / 7, "text": "x\\"} for r in range(i % 4)],
+            "topk": [
+                {"rank": r, "chunk_id": f"d{r}#é", "score": r / 7, "text": "x\\", "doc_version": r or "v1"}
+                for r in range(i % 4)
+            ],
             "raw": [{"id": 5, "score": 1e-9}] if i % 2 else None,
             "latency_ms": {"a": 1.5, "b": None},
             "extra": {"deep": [[[1, {"x": "y"}]]]},
@@ -159,20 +162,26 @@ def _read_table(path: Path, content: bytes) -> None:
 def inside(folder: Path, seconds: float, seed: int) -> int:
     """How many blocks were read."""
     import karat.files.native as door
-    from karat.data.hits import OTHER_LISTS
+    from karat.data.hits import METADATA, OPTIONAL_COLUMNS, OTHER_LISTS
     from karat.formats import json_lines, trec_rows
     from karat.formats.gold_parts import ITEMS
     from karat.formats.gold_records import GoldEntry
     from karat.formats.records import RecordDecoder
-    from karat.formats.run_log import _TOPK
-    from karat.formats.run_records import SlimRecord, slim_record
+    from karat.formats.run_log import _TOPK, _with_values
+    from karat.formats.run_records import SlimRecord, hits_record, slim_record
 
     library = door.native()
     assert library is not None, "the library was not loaded"
     exactly = _ExactCopies(library)
     json_lines.native = trec_rows.native = lambda: exactly  # type: ignore[assignment]
     chance, samples, until, count = random.Random(seed), _samples(), time.monotonic() + seconds, 0
-    kinds = ((SlimRecord, _TOPK), (slim_record(frozenset(OTHER_LISTS)), _TOPK), (GoldEntry, ITEMS))
+    others = frozenset(OTHER_LISTS)
+    kinds = (
+        (SlimRecord, _TOPK),
+        (slim_record(others), _TOPK),
+        (hits_record(others), _with_values(OPTIONAL_COLUMNS - {METADATA})),
+        (GoldEntry, ITEMS),
+    )
     tables = [file.read_bytes() for file in sorted(folder.glob("*.parquet"))]
     for content in tables:
         _read_table(folder / "damaged", content)

@@ -21,11 +21,11 @@ from karat.files.native import native
 
 # Kinds of fields of a listed object, with a question mark where null is allowed. Objects with `other` are decoded.
 # Of a field that is `noted`, only whether some object has it is told.
-ValueKind: TypeAlias = Literal["text?", "number", "number?", "whole?", "other", "noted"]
+ValueKind: TypeAlias = Literal["text?", "number", "number?", "whole?", "other", "noted", "any?"]
 
 _LARGEST = 1 << 30  # bytes of a block
 _LOOKED_AT, _SPARE, _LEAST = 1 << 16, 1.25, 1 << 10  # for a guess how many lines and objects a block has
-_KINDS = {"text?": 0, "number?": 1, "whole?": 2, "other": 3, "noted": 4, "number": 1 | 16}
+_KINDS = {"text?": 0, "number?": 1, "whole?": 2, "other": 3, "noted": 4, "any?": 5, "number": 1 | 16}
 _VALUE, _SKIP, _LIST, _LIST_OR_NULL = range(4)
 _PLAIN_TEXT, _DIFFERENT, _LACKING = 1, 16, 8
 _UNKNOWN, _FULL, _WIDE, _MANY = -2, -3, -4, -5
@@ -37,7 +37,8 @@ class ListField(NamedTuple):
     """A field with a list of objects, the fields to read of them, and other fields with lists of the same kind.
 
     Texts are ids: of several, the first one counts. `bare` is what an id without an object means.
-    `numbers` is a field with an object of numbers. Fields in `beside` that the struct leaves as JSON (`msgspec.Raw`)
+    `values` are more fields of the objects, and the types of their values. `numbers` is a field with an object of
+    numbers. Fields in `beside` that the struct leaves as JSON (`msgspec.Raw`)
     are skipped.
     """
 
@@ -46,20 +47,25 @@ class ListField(NamedTuple):
     bare: str
     beside: tuple[str, ...] = ()
     numbers: str | None = None
+    values: Mapping[str, Any] = {}
 
 
 class Columns(msgspec.Struct, frozen=True):
     """Values of all objects by name, and how many objects each list has."""
 
     counts: Ints
-    values: Mapping[str, Any]  # Floats (NaN where an object lacks it) or Packed (empty where it does)
+    values: Mapping[str, Any]  # Floats (NaN where an object lacks it), Packed (empty), or a list (None)
     there: Bools | None = None  # which lists are present; None = all
     hashed: Mapping[str, Hashes] = {}  # of the ids in `values`
 
     def of_lists(self, lists: Sequence[int]) -> Columns:
         rows = np.flatnonzero(np.repeat(np.isin(np.arange(len(self.counts)), lists), self.counts))
         there = None if self.there is None else self.there[lists]
-        return Columns(self.counts[lists], {name: values[rows] for name, values in self.values.items()}, there)
+        values = {
+            name: [column[row] for row in rows.tolist()] if isinstance(column, list) else column[rows]
+            for name, column in self.values.items()
+        }
+        return Columns(self.counts[lists], values, there)
 
 
 class _Spans(NamedTuple):
@@ -247,9 +253,10 @@ class LineReader:
         kinds = {name: self._kind(name, lists, decoder) for name, decoder in decoders.items()}
         self._decoders, self._kinds, self._names = decoders, list(kinds.values()), list(kinds)
         self._lists = [name for name, kind in kinds.items() if kind >= _LIST]
-        self._columns = lists.fields
-        self._fields, self._items = _Names(kinds), _Names({n: _KINDS[k] for n, k in lists.fields.items()})
-        self._bare = list(lists.fields).index(lists.bare)
+        self._columns: dict[str, ValueKind] = {**lists.fields, **dict.fromkeys(lists.values, "any?")}
+        self._item_decoders = {name: msgspec.json.Decoder(kind) for name, kind in lists.values.items()}
+        self._fields, self._items = _Names(kinds), _Names({n: _KINDS[k] for n, k in self._columns.items()})
+        self._bare = list(self._columns).index(lists.bare)
         self._map = self._names.index(lists.numbers) if lists.numbers in kinds else -1
         self._takes_text = {name: _takes_text(decoder) for name, decoder in decoders.items()}
         self._room = _Room()
@@ -367,14 +374,23 @@ class LineReader:
         return {name: self._room.stages[at, :lines].copy() for at, name in enumerate(names)}
 
     def _values(self, block: bytes, number: int, odd: Ints, hashed: dict[str, Hashes]) -> dict[str, Any] | None:
-        """The columns of one of the lists, and hashes of its ids; None where only some objects have an id, or one is
-        too long."""
+        """The columns of one of the lists, and hashes of its ids; None where only some objects have an id, one is too
+        long, or a value has another type."""
         room, size = self._room, int(self._room.items[number])
         values: dict[str, Any] = {}
         named = False
         for at, (name, kind) in enumerate(self._columns.items()):
             present = int(room.present[number, at])
             if not present:
+                continue
+            if kind == "any?":
+                first, sizes = (
+                    spans[number, at, :size].astype(np.int64) for spans in (room.item_firsts, room.item_sizes)
+                )
+                try:
+                    values[name] = _decoded(self._item_decoders[name], block, np.where(sizes, first, -1), first + sizes)
+                except DECODE_ERRORS:
+                    return None
                 continue
             if kind != "text?":
                 values[name] = self._item_numbers[number, at, :size]

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from itertools import pairwise, repeat
 from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -47,7 +48,7 @@ from karat.formats.records import (
 )
 from karat.formats.repeated_lines import Repeated, counted_repeats, find_repeats, without_repeats
 from karat.formats.run_parts import Slice, SystemRecords
-from karat.formats.run_records import RunRecord, sized_record, slim_record
+from karat.formats.run_records import Hit, RunRecord, hits_record, slim_record
 from karat.formats.run_steps import DescribedDecoder, RunDecoder, SizedDecoder, has_steps, join_steps
 
 _SLICE_HITS = 32_000
@@ -310,9 +311,11 @@ class RunLog(Run):
         wanted = lists | {self._hits}
         by_step = STEPS in columns or any(name in (STEPS, SEARCHES) or step_of(name) is not None for name in wanted)
         if sized and not by_step:
-            return SizedDecoder(sized_record(wanted.intersection(OTHER_LISTS)), lists=_SIZED)
-        if columns & OPTIONAL_COLUMNS:
+            return SizedDecoder(hits_record(wanted.intersection(OTHER_LISTS)), lists=_SIZED)
+        if columns & OPTIONAL_COLUMNS and (by_step or METADATA in columns):
             return _whole_decoder(columns)
+        if columns & OPTIONAL_COLUMNS:
+            return RunDecoder(hits_record(wanted.intersection(OTHER_LISTS)), lists=_with_values(columns))
         named = wanted.intersection(OTHER_LISTS) | ({STEPS} if by_step else frozenset())
         return RunDecoder(slim_record(named), lists=None if by_step else _TOPK)
 
@@ -361,6 +364,13 @@ class RunLog(Run):
                 _note(noted.setdefault(name, []), values)
         except RecursionError as error:  # comparing recurses as deep as the values
             raise refusal(error, self.label, part.lines[0]) from error
+
+
+def _with_values(columns: frozenset[str]) -> ListField:
+    """Lists of hits with these columns too."""
+    return _TOPK._replace(
+        values={field.name: field.type for field in msgspec.structs.fields(Hit) if field.name in columns}
+    )
 
 
 def _whole_decoder(columns: frozenset[str]) -> RunDecoder:

@@ -301,8 +301,10 @@ class ColumnLists(HitLists, frozen=True, dict=True):
         return np.full(self.columns.counts.sum(), np.nan) if found is None else np.asarray(found)
 
     def optional(self, name: str) -> list[Any]:
-        # Read as columns only if every hit has tokens, and then texts are not needed.
-        return self._numbers(name).astype(np.int64).tolist() if name == "tokens" else [None] * int(self.counts.sum())
+        found: Any = self.columns.values.get(name)
+        if isinstance(found, np.ndarray):  # tokens are numbers if every hit has some, and then texts are not needed
+            found = found.astype(np.int64).tolist()
+        return [None] * int(self.counts.sum()) if found is None else list(found)
 
     def docs(self) -> list[str] | None:
         return None if (docs := self.columns.values.get("doc_id")) is None else as_list(docs)

@@ -86,11 +86,11 @@ class SlimRecord(RunRecord, kw_only=True, gc=False):
 
 
 @cache
-def sized_record(lists: frozenset[str]) -> type[SlimRecord]:
+def hits_record(lists: frozenset[str]) -> type[SlimRecord]:
     """SlimRecord that reads all fields of hits, and also these lists."""
     fields: list[Any] = [("topk", list[str | int | Hit])]
     fields += [(name, list[str | int | Hit] | None, None) for name in sorted(lists)]
-    return msgspec.defstruct("SizedRecord", fields, bases=(SlimRecord,), kw_only=True, gc=False)  # type: ignore[return-value]
+    return msgspec.defstruct("HitsRecord", fields, bases=(SlimRecord,), kw_only=True, gc=False)  # type: ignore[return-value]
 
 
 @cache

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 LIBRARY = Path(__file__).with_name("_reader.so")
-_ABI = 9
+_ABI = 10
 _POINTER, _WHOLE = ctypes.c_void_p, ctypes.c_int64
 # Arguments and result of every function.
 _FUNCTIONS: dict[str, tuple[list[Any], Any]] = {

@@ -7,7 +7,7 @@
 #include "text.h"
 
 /* What to do with a field of an object in a list. */
-enum { TEXT = 0, NUMBER = 1, WHOLE = 2, OTHER = 3, NOTED = 4, NEVER_NULL = 16 };
+enum { TEXT = 0, NUMBER = 1, WHOLE = 2, OTHER = 3, NOTED = 4, ANY = 5, NEVER_NULL = 16 };
 
 enum { MAX_COLUMNS = 16, MAX_PLACES = 64, MAX_DEPTH = 64 };
 
@@ -126,6 +126,7 @@ typedef struct {
     int size;              /* of the gap */
     int column; /* NO_COLUMN: not wanted */
     int is_text, whole;
+    int as_written; /* the span is that of the JSON value, with the quotes of a text */
     int guess;      /* the length of the last text, */
     uint32_t until; /* and a bit for each of its bytes and for what ends it */
     int width; /* bytes of a packed text */
@@ -217,7 +218,13 @@ static int64_t read_wanted(items_t *items, list_t *list, int which, int column, 
         if (!(*where = skip_value(p, items->end, 1))) return ODD;
         return 0;
     }
-    if (*p == 'n') {
+    if (kind == ANY && *p != 'n') {
+        at_t first = p;
+        if (!(p = skip_value(p, items->end, 1))) return ODD;
+        list->firsts[column * list->room + list->count] = (uint32_t)(first - items->text);
+        list->sizes[column * list->room + list->count] = (uint32_t)(p - first);
+        list->present[column]++;
+    } else if (*p == 'n') {
         *given = 0;
         if ((items->kinds[column] & NEVER_NULL) || !(p = skip_word(p, items->end, "null"))) return ODD;
     } else if (kind == TEXT) {
@@ -272,14 +279,15 @@ static void put_action(const items_t *items, list_t *list, value_t *value, int c
     value->until = 1;
     if (column == NO_COLUMN) return;
     int kind = items->kinds[column] & ~NEVER_NULL;
-    value->whole = kind != NUMBER;
-    if (kind != TEXT) {
+    value->whole = kind != NUMBER && kind != ANY;
+    if (kind != TEXT && kind != ANY) {
         value->numbers = list->numbers + column * list->room;
         return;
     }
     value->firsts = list->firsts + column * list->room;
     value->sizes = list->sizes + column * list->room;
-    value->width = (int)list->widths[column];
+    value->as_written = kind == ANY;
+    value->width = kind == ANY ? 0 : (int)list->widths[column];
     value->packed = value->width ? list->packed[column] : NULL;
     value->hashes = list->hashes[column];
 }
@@ -319,10 +327,11 @@ static ALWAYS int is_gap(at_t p, const value_t *value) {
 
 static inline void put_missing(items_t *items, list_t *list, int column, int64_t first, int64_t end) {
     int64_t at = column * list->room, width = list->widths[column];
-    if ((items->kinds[column] & ~NEVER_NULL) == TEXT && width) {
+    int kind = items->kinds[column] & ~NEVER_NULL;
+    if (kind == TEXT && width) {
         memset(list->packed[column] + first * width, 0, (size_t)((end - first) * width));
         memset(list->hashes[column] + first, 0, (size_t)(end - first) * sizeof(uint64_t)); /* the hash of an empty id */
-    } else if ((items->kinds[column] & ~NEVER_NULL) == TEXT)
+    } else if (kind == TEXT || kind == ANY)
         for (int64_t i = first; i < end; i++) list->firsts[at + i] = list->sizes[at + i] = 0;
     else
         for (int64_t i = first; i < end; i++) list->numbers[at + i] = NAN;
@@ -380,14 +389,20 @@ static ALWAYS at_t read_alike(items_t *items, list_t *list, at_t p) {
         if (value->packed) {
             if (p - first > value->width) return NULL;
             value->hashes[row] = pack_piece(first, p - first, end, value->width, value->packed + row * value->width);
+            continue;
+        }
+        if (value->is_text && (!value->firsts || value->as_written) && p < end && *p == '\\') {
+            int escaped = 0;
+            if (!(p = skip_text(p, end, &escaped))) return NULL;
+            p--;
+        }
+        if (value->as_written) {
+            value->firsts[row] = (uint32_t)(first - value->is_text - items->text);
+            value->sizes[row] = (uint32_t)(p - first + 2 * value->is_text);
         } else if (value->firsts) {
             value->firsts[row] = (uint32_t)(first - items->text);
             value->sizes[row] = (uint32_t)(p - first);
             if (p - first > list->longest[value->column]) list->longest[value->column] = p - first;
-        } else if (p < end && *p == '\\') {
-            int escaped = 0;
-            if (!(p = skip_text(p, end, &escaped))) return NULL;
-            p--;
         }
     }
     for (int i = 0; i < shape->lacking; i++) put_missing(items, list, shape->lacked[i], row, row + 1);
