@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 
 def run() -> None:
@@ -10,8 +11,11 @@ def run() -> None:
     # Most objects live until the command ends. Collecting garbage every 700 objects, and again at the end, would take
     # a tenth of the time of a short command.
     gc.set_threshold(100_000)
-    from karat.cli.main import run as run_commands
-
+    try:
+        from karat.cli.main import run as run_commands
+    except KeyboardInterrupt:
+        sys.stderr.write("error: interrupted\n")
+        sys.exit(130)
     run_commands()
 
 

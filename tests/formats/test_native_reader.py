@@ -279,7 +279,9 @@ def test_hashes_and_look_ups_are_the_same_either_way(ids: list[str], table: list
 
 
 @needs_native
-@given(st.lists(st.text("ab#\0\né\ud800", max_size=20), max_size=20))
+@given(
+    st.lists(st.text("ab#\0\né\ud800", max_size=20) | st.integers(100, 5000).map(lambda size: "é#" * size), max_size=20)
+)
 def test_texts_and_their_documents_hash_the_same_either_way(texts: list[str]) -> None:
     packed = pack(texts)
     assert hash_texts(texts).tolist() == plainly(lambda: hash_texts(texts)).tolist() == hashes(packed).tolist()

@@ -393,6 +393,11 @@ def test_both_readers_refuse_a_bad_line_by_its_number(
         karat.evaluate(path, LARGE_GOLD, METRICS)
 
 
+def test_blank_lines_may_come_first(tmp_path: Path) -> None:
+    path = write(tmp_path / "run", "\n" * 70_000 + "q1 Q0 a 1 2 t\n")
+    assert karat.evaluate(path, {"q1": ["a"]}, ["mrr"]).means == {"mrr": 1.0}
+
+
 @pytest.mark.parametrize("last", ["q1 Q0 b c 2 0.8", "q1 Q0 b 3 2 0.8"])
 def test_white_space_in_an_id_is_refused_in_runs_without_tags(
     tmp_path: Path, in_blocks: Callable[[], None], last: str

@@ -370,6 +370,7 @@ class GoldBuilder(msgspec.Struct, eq=False):
 
     def _bad_grade(self, row: int, code: str, expected: str) -> InputError:
         at, field, got = int(self._owners[row]), f"grade of {self._id(row)!r}", float(self.grades[row])
+        got = int(got) if got.is_integer() else got
         return self._error(at, "invalid gold item", code=code, field=field, expected=expected, got=got)
 
     def _first_of_repeats(self, grades: Floats, audit: Audit) -> Any:

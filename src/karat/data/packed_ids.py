@@ -119,9 +119,22 @@ def hash_texts(texts: list[str]) -> Hashes:
     library = native()
     joined = "" if library is None else "\n".join(texts)
     if library is None or not texts or "\0" in joined or joined.count("\n") != len(texts) - 1:
-        return hash_packed(pack(texts))
+        return _hashed_by_size(texts)
     text, hashed = joined.encode("utf-8", "surrogatepass"), np.empty(len(texts), np.uint64)
     library.karat_hash_lines(text, len(text), len(texts), hashed.ctypes.data)
+    return hashed
+
+
+def _hashed_by_size(texts: list[str]) -> Hashes:
+    """In groups of about the same size, since an array takes as much space for each text as for the longest."""
+    groups: dict[int, list[int]] = {}
+    for at, size in enumerate(map(len, texts)):
+        groups.setdefault(max(size, LONGEST).bit_length(), []).append(at)
+    if len(groups) < 2:
+        return hash_packed(pack(texts))
+    hashed = np.empty(len(texts), np.uint64)
+    for group in groups.values():
+        hashed[group] = hash_packed(pack([texts[at] for at in group]))
     return hashed
 
 

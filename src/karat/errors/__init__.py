@@ -27,6 +27,7 @@ def shorten(value: object, limit: int = _SHOWN) -> str:
             text = f"a deeply nested {type(value).__name__}"
     looked_at = max(_LOOKED_AT, limit) + 1
     text = printable(redact(text[: looked_at + longest_secret()] if len(text) > looked_at else text)[: limit + 1])
+    text = text.replace("\n", "\\n")  # data must not look like a line of its own, such as a hint
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

@@ -38,6 +38,8 @@ def refusal(error: Exception, label: str, line: int | None, raw: object = None) 
         what, hint = "NaN and Infinity are not valid JSON", "write null, or leave the field out"
         return problem(what, code="bad-value", expected="finite numbers", hint=hint)
     found = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
+    if isinstance(raw, bytes) and "truncated" in text and re.search(rb"\\u[dD][89abAB]..(?!\\u)", raw):
+        return problem("invalid Unicode (a lone surrogate)", code="bad-value", expected="text", got=found)
     if "truncated" in text:
         hint = "remove or complete the line; the file may have been copied during writing"
         return problem("the line is cut off: incomplete JSON", code="cut-off", got=found, hint=hint)

@@ -40,11 +40,12 @@ def open_content(path: Path, label: str) -> BoundedLines:
 
 def unreadable(label: str, error: Exception) -> InputError:
     reason = str(error)
+    hint = None if getattr(error, "errno", None) else "copy or compress the file again"  # not if the system refuses it
     if isinstance(error, EOFError):
         reason = "the compressed data ends too early"
     elif reason.startswith("Not a gzipped file"):
         reason = "not all of it is gzip data"
-    return InputError(f"cannot be read: {reason}", code="unreadable", file=label)
+    return InputError(f"cannot be read: {reason}", code="unreadable", file=label, hint=hint)
 
 
 class BoundedLines(io.BufferedReader):

@@ -217,7 +217,10 @@ class Source:
         if self.is_folder:
             return b""
         with self.open() as stream:
-            return stream.read(_HEAD)
+            head = stream.read(_HEAD)
+            while len(head) == _HEAD and head.isspace():  # blank lines come first
+                head = stream.read(_HEAD)
+            return head
 
     @cached_property
     def first_line(self) -> bytes:

@@ -9,11 +9,12 @@ import numpy as np
 from karat.data.gold import BARE, Gold
 from karat.data.gold_builder import GoldBuilder
 from karat.data.packed_ids import PackedIds
+from karat.errors import InputError
 from karat.formats.base import Source
 from karat.formats.blocks import whole_lines
 from karat.formats.dataset import dataset_of
 from karat.formats.layout import grouped_rows, in_order
-from karat.formats.trec_rows import as_number, as_text, read_rows, wrong_columns
+from karat.formats.trec_rows import CUT_OFF, as_number, as_text, read_float, read_rows, wrong_columns
 
 _BLOCK = 1 << 18
 
@@ -56,12 +57,14 @@ class _Judgements:
     def add_one_by_one(self, block: bytes, line: int, label: str) -> None:
         """Reads any white space and empty lines, and reports errors with the line."""
         items: list[str] = []
-        for number, raw in enumerate(block.split(b"\n"), line):
+        lines = block.split(b"\n")
+        for number, raw in enumerate(lines, line):
             parts = raw.split()
             if not parts:
                 continue
             if len(parts) != 4:
-                raise wrong_columns(label, number, "4: query iteration document grade", len(parts))
+                hint = None if len(parts) > 4 or raw is not lines[-1] else CUT_OFF
+                raise wrong_columns(label, number, "4: query iteration document grade", len(parts), hint)
             query = as_text(parts[0], label, number)
             if not self._runs or self._runs[-1] != query:
                 self._first.setdefault(query, number)
@@ -86,4 +89,22 @@ class _Judgements:
             k=np.zeros(len(queries), np.int64),
             no_answer=np.zeros(len(queries), np.int64),
         )
-        return builder.build(dataset_of(source))
+        try:
+            return builder.build(dataset_of(source))
+        except InputError as error:
+            if error.code == "contradiction" and error.query is not None:
+                error.line = _second_grade(source, error.query) or error.line
+            raise
+
+
+def _second_grade(source: Source, query: str) -> int | None:
+    """The first line that gives an item of a query another grade than a line before."""
+    grades: dict[bytes, float] = {}
+    with source.open() as stream:
+        for line, raw in enumerate(stream, 1):
+            parts = raw.split()
+            if parts and parts[0] == query.encode():
+                grade = read_float(parts[3])
+                if grades.setdefault(parts[2], grade) != grade:
+                    return line
+    return None

@@ -24,6 +24,7 @@ from karat.formats.base import Begun, Source, changed_while_read, source_parts
 from karat.formats.blocks import PartsAhead, cut_blocks, has_two_cores, line_starts, read_ahead
 from karat.formats.layout import grouped_rows, refuse_other_system
 from karat.formats.trec_rows import (
+    CUT_OFF,
     TrecRows,
     as_number,
     as_text,
@@ -224,7 +225,7 @@ class TrecRun(Run):
         elif len(found) > 4:
             as_number(found[4], self.label, line, "score")
         if len(found) < self._columns and not raw.endswith(b"\n"):
-            hint = "the file may be cut off: copy it again, or remove its last line"
+            hint = CUT_OFF
         return wrong_columns(self.label, line, _COLUMNS, len(found), hint)
 
     def _read_blocks(self) -> Iterator[Hits]:

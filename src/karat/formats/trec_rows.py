@@ -65,6 +65,7 @@ class _Room(threading.local):
 _FILLED = ("starts", "names", "name_sizes", "lines", "counts", "odd")
 _LONGEST_NUMBER = 4096  # characters; for longer ones Python takes seconds to reject them
 _room = _Room()
+CUT_OFF = "the file may be cut off: copy it again, or remove its last line"
 
 
 def read_rows(
