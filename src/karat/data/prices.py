@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -132,6 +131,8 @@ class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     @property
     def hash(self) -> str:
         """The same for equal tables, whatever the order of their lines."""
+        import hashlib  # loads OpenSSL, and most runs have no prices
+
         return "sha256:" + hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:16]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import re
 from abc import ABC
 from collections.abc import Callable, Iterator
@@ -284,6 +283,8 @@ class Source:
             raise InputError(what, code="binary-file", file=self.label, expected=expected, hint=hint)
 
     def content_hash(self) -> str:
+        import hashlib  # loads OpenSSL, which takes longer than reading a small file
+
         digest = hashlib.sha256()
         with self.open() as stream:
             while block := stream.read(1 << 20):

@@ -41,6 +41,7 @@ from karat.scoring.peers import metrics_like
 from karat.scoring.sources import may_say_source
 from karat.scoring.top_lists import TOP, in_order, lists_hash, reference_lists
 from karat.scoring.views import BM25, ORIGINAL, RAW, Need, route_lists
+from karat.statistics.resampling import draw_ahead
 
 if TYPE_CHECKING:
     from karat.data.normal_ids import IdNormalizer
@@ -179,6 +180,8 @@ def _score(
         sampling=asked.intervals,
         about=about,
     )
+    if asked.analyses and asked.intervals.method == "bayes":  # then intervals of all queries are shown
+        draw_ahead(len(gold.queries), asked.intervals.seed, asked.intervals.resamples)
     while True:
         try:
             return evaluation.results(logged, consumers)

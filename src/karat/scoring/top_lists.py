@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -81,6 +80,8 @@ def reference_lists(run: Run, gold: Gold, rules: Rules, depth: int) -> Rankings:
 
 def lists_hash(lists: Rankings) -> str:
     """Identifies the lists of a reference run."""
+    import hashlib  # loads OpenSSL, and few runs have a reference
+
     content = hashlib.sha256()
     for part in lists:
         content.update(np.ascontiguousarray(part).tobytes())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
-from threading import Lock
+from threading import Lock, Thread
 from typing import Protocol
 
 import numpy as np
 
+from karat.files.machine import cores
 from karat.statistics.draws import Draws
 from karat.statistics.sums import Floats, Sums
 
@@ -73,6 +75,14 @@ class _Weights:
 
 
 _kept_weights = lru_cache(maxsize=4)(_Weights)
+
+
+def draw_ahead(units: int, seed: int, resamples: int) -> None:
+    """Begin to draw the weights of so many units in a thread, if there is a core for it: they are ready, or nearly so,
+    when the run has been read."""
+    if units <= MANY and cores() > 1:
+        with suppress(RuntimeError):  # no more threads are allowed
+            Thread(target=_kept_weights(seed, resamples).of, args=(units,), daemon=True).start()
 
 
 def _bayesian_weights(sums: Sums, seed: int) -> Draw:
