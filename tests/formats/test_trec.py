@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import random
 import threading
 import time
@@ -348,6 +349,37 @@ def test_a_large_run_is_read_while_the_gold_set_is(tmp_path: Path, read_early: C
     assert reading.began_early
     assert reading.is_over
     assert len(reading.blocks) == len(set(reading.blocks)) > 4  # each was made once
+
+
+@pytest.mark.parametrize("name", ["plain", "scattered", "two spaces", "other letters"])
+def test_a_small_run_is_read_while_the_gold_set_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, name: str
+) -> None:
+    path = write(tmp_path / "run", WELL_FORMED[name])
+    expected = karat.evaluate(path, LARGE_GOLD, METRICS).means
+    readers: list[str] = []
+    read = trec.TrecRun._read_whole
+
+    def read_whole(run: trec.TrecRun) -> Any:
+        readers.append(threading.current_thread().name)
+        return read(run)
+
+    monkeypatch.setattr(trec, "_LITTLE", 0)
+    monkeypatch.setattr("karat.formats.blocks.cores", lambda: 2)
+    monkeypatch.setattr(trec.TrecRun, "_read_whole", read_whole)
+    assert karat.evaluate(path, LARGE_GOLD, METRICS).means == expected
+    assert len(readers) == (reader == "native")  # once
+    assert "karat-read-ahead" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize("size", [0, 10, 3 << 20])
+def test_a_file_has_the_same_hash_however_it_is_computed(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "qrels"
+    path.write_bytes(b"q1 0 a 1\n" * (size // 9))
+    packed = tmp_path / "qrels.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    expected = f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+    assert Source(path).content_hash() == Source(packed).content_hash() == expected
 
 
 @pytest.mark.parametrize("wrong", [{"gold": {}}, {"segments": ["nothing"]}])

@@ -108,8 +108,8 @@ def command(
     asked: Sequence[str | Metric] = metrics if criteria is None else _with_gates(metrics, criteria)
     consumers = _consumers(outputs, as_json=as_json, keep=keeper is not None, sinks=sinks)
     wanted = _with_documents(asked, options) if by_document else asked
-    identified = bool(outputs or as_json or explain or keeper or sinks)
-    results = score_files(run, gold, wanted, options, analyses=True, consumers=consumers, identified=identified)
+    names_commit = bool(outputs or as_json or explain or keeper or sinks)
+    results = score_files(run, gold, wanted, options, analyses=True, consumers=consumers, with_commit=names_commit)
     if as_json:
         print_json(to_json(results))
     else:

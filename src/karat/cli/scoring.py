@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from karat.cli.options import input_files, with_gold
@@ -40,16 +39,15 @@ def score_files(
     *,
     analyses: bool = False,
     consumers: Sequence[Consumer] = (),
-    identified: bool = True,
+    with_commit: bool = True,
 ) -> list[Result]:
     """Score a run (a file or records); return one result per system. `options`: those given on the command line.
-    `consumers` declare what the results must contain. `identified`: note the commit of the code and the hash of
-    the gold set, which takes time and is not in a short report."""
+    `consumers` declare what the results must contain. `with_commit`: note the commit of the code, which takes three
+    processes and is not in a short report."""
     load_numpy()
     from karat.errors import ConfigError
     from karat.files.git import code_date, code_version
     from karat.files.progress import working
-    from karat.formats.dataset import without_hash
     from karat.results.pipeline import score_systems
     from karat.results.references import is_saved
     from karat.scoring.metrics.grammar import REGISTRY
@@ -62,9 +60,9 @@ def score_files(
     asked = evaluation_options(options) | {"analyses": analyses}
     asked["labelling"] = _labelling(options, Options(**asked).doc_of)
     name = run if isinstance(run, str) else getattr(run, "label", "the answers")
-    with working(f"scoring {name}"), nullcontext() if identified else without_hash():
+    with working(f"scoring {name}"):
         results = score_systems(run, gold, metrics or None, Options(**options_like(asked)), consumers)
-    code = {"code_version": code_version(), "code_date": code_date()} if identified else {}
+    code = {"code_version": code_version(), "code_date": code_date()} if with_commit else {}
     for result in results.values():
         result.provenance.update({name: value for name, value in code.items() if value})
     return list(results.values())

@@ -6,8 +6,9 @@ import gc
 import re
 from abc import ABC
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
@@ -30,6 +31,7 @@ _BOM = b"\xef\xbb\xbf"
 _HEAD = 1 << 16
 IR_DATASETS = "ir_datasets:"  # and the name of a dataset of that package, instead of a path
 LARGE = 50 << 20  # bytes of a file from which on a thread reads ahead
+_LITTLE = 1 << 20  # bytes of a file that are hashed without OpenSSL
 _STANDARD_INPUT = Path("/dev/stdin")
 KEPT = 8 << 20  # bytes of hits kept until it is clear whether queries come back
 
@@ -283,13 +285,22 @@ class Source:
             raise InputError(what, code="binary-file", file=self.label, expected=expected, hint=hint)
 
     def content_hash(self) -> str:
-        import hashlib  # loads OpenSSL, which takes longer than reading a small file
-
-        digest = hashlib.sha256()
+        digest = _sha256(little=self.size is not None and self.size < _LITTLE)
         with self.open() as stream:
             while block := stream.read(1 << 20):
                 digest.update(block)
-        return "sha256:" + digest.hexdigest()[:16]
+        return f"sha256:{digest.hexdigest()[:16]}"
+
+
+def _sha256(*, little: bool) -> Any:
+    """SHA-256. OpenSSL is faster, but loading it takes longer than hashing a little text."""
+    if little:
+        for name in ("_sha2", "_sha256"):  # of Python itself: from 3.12 on, and before
+            with suppress(ImportError):
+                return import_module(name).sha256()
+    import hashlib
+
+    return hashlib.sha256()
 
 
 class SourcePart(Source):

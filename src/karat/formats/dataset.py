@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 from karat.data.gold import Dataset
@@ -18,7 +15,6 @@ _KEYS = {  # names that a header may use; the first that is present counts
     "as_of_range": ("as_of_range", "AS_OF_RANGE"),
     "name": ("name",),
 }
-_HASHED = ContextVar("hashed", default=True)
 HEADER: frozenset[str] = frozenset({"dataset", *_KEYS["version"][:2], *_KEYS["as_of_range"]})
 
 
@@ -65,7 +61,7 @@ def _range_of(value: Any, label: str) -> list[str]:
 
 
 def dataset_of(source: Source, header: dict[str, Any] | None = None) -> Dataset:
-    """Which data this is: the file's own header, dataset.yaml next to it, the environment; and its hash."""
+    """Which data this is: the file's own header, dataset.yaml next to it, the environment; always its hash."""
     environment = {name: os.environ.get(name) or None for name in ("DATASET_VERSION", "AS_OF_RANGE")}
     found = _settled(header_of(environment), "the environment")
     folder = source.path if source.is_folder else source.path.parent
@@ -75,14 +71,4 @@ def dataset_of(source: Source, header: dict[str, Any] | None = None) -> Dataset:
 
         found |= _settled(header_of(read_document(Source(beside))[0]), str(beside))
     found |= _settled(header or {}, source.label)
-    return Dataset(**found, hash=source.content_hash() if _HASHED.get() and not source.is_folder else None)
-
-
-@contextmanager
-def without_hash() -> Iterator[None]:
-    """Inside, gold sets are not hashed: for results that are printed, and neither kept nor compared."""
-    token = _HASHED.set(False)
-    try:
-        yield
-    finally:
-        _HASHED.reset(token)
+    return Dataset(**found, hash=None if source.is_folder else source.content_hash())

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 # Below this size, a plain loop over lines is faster than importing polars.
 _SMALL = 16 << 20
-_BLOCK = 4 << 20
+# And below this one, a thread takes longer than it saves.
+_LITTLE = 1 << 18
+_BLOCK = 6 << 20
 _PIECE = 1 << 17
 _SPACE, _BREAK = b" \n"
 _COLUMNS = "6: query Q0 document rank score tag"
@@ -59,6 +61,7 @@ class TrecRun(Run):
         self._system = system
         self._scattered: list[list[int]] = []  # offsets of each stretch, for queries with scattered lines
         self._ahead: PartsAhead[_Block, Hits] | None = None  # parts that are read in advance
+        self._read: PartsAhead[TrecRun, Hits | None] | None = None  # or all of a small file
         self._begun: Begun[Hits] | None = None  # what was read before it turned out that queries are scattered
         self._width = WORD  # bytes of an id, as far as is known
 
@@ -68,22 +71,31 @@ class TrecRun(Run):
         if native() is None and (small or self._separator() is None):
             yield self._read_lines()
         elif small and self._source.begin is not None:
-            yield self._read_whole() or self._read_lines()
+            read, self._read = self._read, None
+            whole = self._read_whole() if read is None else next(read.in_order())
+            yield whole or self._read_lines()
         else:
             yield from self._read_blocks()
 
     @contextmanager
     def reading_ahead(self) -> Iterator[None]:
-        if not self._source.reads_ahead or native() is None or not has_two_cores():
+        if native() is None or self._source.begin is None or not has_two_cores():
             yield
             return
-        ahead = self._ahead = PartsAhead(self._placed_blocks(), self._of_block)
+        ahead: PartsAhead[Any, Any]
+        if self._source.reads_ahead:
+            ahead = self._ahead = PartsAhead(self._placed_blocks(), self._of_block)
+        elif _LITTLE <= self._source.path.stat().st_size < _SMALL:
+            ahead = self._read = PartsAhead(iter([self]), TrecRun._read_whole)
+        else:
+            yield
+            return
         try:
             ahead.begin()
             yield
         finally:
             ahead.stop()
-            self._ahead = None
+            self._ahead = self._read = None
 
     @property
     def can_look(self) -> bool:
