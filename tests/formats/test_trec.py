@@ -19,6 +19,7 @@ from karat.data.audit import Audit
 from karat.data.ids import as_list
 from karat.errors import InputError, KaratError
 from karat.formats import qrels, trec
+from karat.formats.base import Source
 from karat.results.save import saved_form
 
 pytestmark = pytest.mark.usefixtures("reader")
