@@ -27,8 +27,12 @@ def shorten(value: object, limit: int = _SHOWN) -> str:
             text = f"a deeply nested {type(value).__name__}"
     looked_at = max(_LOOKED_AT, limit) + 1
     text = printable(redact(text[: looked_at + longest_secret()] if len(text) > looked_at else text)[: limit + 1])
-    text = text.replace("\n", "\\n")  # data must not look like a line of its own, such as a hint
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _in_one_line(value: object) -> str:
+    """Data, so that no part of it looks like a line of its own, such as a hint."""
+    return shorten(value).replace("\n", "\\n")
 
 
 def printable(text: str) -> str:
@@ -102,8 +106,8 @@ class KaratError(Exception):
         if self.expected is not None:
             message += f": expected {self.expected}"
         if self.got is not None:
-            message += f"{',' if self.expected is not None else ':'} got {shorten(self.got)}"
-        field = None if self.field is None else shorten(self.field)
+            message += f"{',' if self.expected is not None else ':'} got {_in_one_line(self.got)}"
+        field = None if self.field is None else _in_one_line(self.field)
         query = None if self.query is None else f"query {shorten(self.query, 40)!r}"
         place = ": ".join(p for p in (self._location(), field, query) if p)
         text = f"{place}: {message}" if place else message
